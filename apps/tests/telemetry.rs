@@ -7,12 +7,11 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use pollux_tests::program::{Running, with_default_signals};
-use pollux_tests::require::{Need, PYTHON, require};
+use pollux_tests::require::PYTHON;
+use pollux_tests::telemetry::{has_script, script};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Debian's `dpdk` has it.
-const SCRIPT: &str = "/usr/bin/dpdk-telemetry.py";
 const KILL: i32 = 9;
 
 /// l2fwd over two ports without devices, its sockets below `runtime`, when it forwards.
@@ -40,43 +39,14 @@ fn sockets(directory: &Path) -> Vec<String> {
     names
 }
 
-/// What the script prints, a line for each command.
-fn ask(runtime: &Path, instance: &str, commands: &[&str]) -> Vec<Value> {
-    let mut script = Command::new(PYTHON);
-    script.env("RUNTIME_DIRECTORY", runtime).args([SCRIPT, "-i", instance]);
-    script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = script.spawn().expect("the script starts");
-    let mut stdin = child.stdin.take().expect("piped");
-    stdin.write_all((commands.join("\n") + "\n").as_bytes()).expect("commands are read");
-    drop(stdin);
-    let output = child.wait_with_output().expect("it ends");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
-    let answers: Vec<Value> = said
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap_or_else(|why| panic!("{why}: {line}")))
-        .collect();
-    assert_eq!(answers.len(), commands.len(), "{said}");
-    let command = |text: &str| text.split(',').next().unwrap_or_default().to_owned();
-    answers.iter().zip(commands).map(|(answer, text)| answer[command(text)].clone()).collect()
-}
-
-fn needs_script() -> bool {
-    if !require(&[Need::Dpdk]) {
-        return false;
-    }
-    assert!(Path::new(SCRIPT).exists(), "Debian's dpdk is there without {SCRIPT}");
-    true
-}
-
 #[test]
 fn dpdks_script_reads_ports_pools_and_lcores() {
-    if !needs_script() {
+    if !has_script() {
         return;
     }
     let (base, _) = runtime();
     let running = l2fwd(base.path(), &[]);
-    let first = ask(base.path(), "0", &["/ethdev/stats,0", "/eal/lcore/usage"]);
+    let first = script(base.path(), "0", &["/ethdev/stats,0", "/eal/lcore/usage"]);
     let answers = ask(
         base.path(),
         "0",
@@ -125,7 +95,7 @@ fn dpdks_script_reads_ports_pools_and_lcores() {
     assert_eq!(params, serde_json::json!(["-T", "0"]));
     assert!(count(&lcore, "busy_cycles") > first[1]["busy_cycles"][0].as_u64().expect("busy"), "{lcore}");
     assert_eq!(ledger, serde_json::json!({}), "nobody counts for these ports");
-    let pool = ask(base.path(), "0", &[&format!("/mempool/info,{}", pools[0].as_str().expect("a name"))]);
+    let pool = script(base.path(), "0", &[&format!("/mempool/info,{}", pools[0].as_str().expect("a name"))]);
     assert!(count(&pool[0], "size") > 0 && count(&pool[0], "mz_len") > 0, "{}", pool[0]);
     assert!(running.interrupt().status.success());
 }
@@ -185,9 +155,9 @@ fn two_processes_of_one_prefix_are_both_asked() {
         sockets(&directory),
         ["dpdk_telemetry.v2", "dpdk_telemetry.v2:1", "pollux_capture", "pollux_capture:1"]
     );
-    if needs_script() {
+    if has_script() {
         for (instance, running) in [("0", &first), ("1", &second)] {
-            assert_eq!(ask(base.path(), instance, &["/info"])[0]["pid"], running.pid());
+            assert_eq!(script(base.path(), instance, &["/info"])[0]["pid"], running.pid());
         }
     }
     assert!(first.interrupt().status.success());

@@ -66,6 +66,7 @@ pub struct Bringup {
     models: Vec<Option<Arc<Model>>>,
     /// The same for telemetry.
     modelled: telemetry::Models,
+    rdma: telemetry::RdmaDevices,
     specs: Vec<PortSpec>,
     drivers: Drivers,
     line: CommandLine,
@@ -119,7 +120,8 @@ impl Bringup {
         eal.handle_signals()?;
         let mut ports = Ports::new();
         let (mut models, modelled) = (Vec::new(), telemetry::Models::default());
-        telemetry::register(&eal, &line, &ports.views(), &modelled)?;
+        let rdma = telemetry::RdmaDevices::default();
+        telemetry::register(&eal, &line, &ports.views(), &modelled, &rdma)?;
         for (spec, prepared) in specs.iter().zip(opened) {
             let name = &spec.device.name;
             let Opened { driver, model } = prepared.open(name, &eal).map_err(|error| error.named(name))?;
@@ -134,6 +136,7 @@ impl Bringup {
             ports,
             models,
             modelled,
+            rdma,
             specs,
             drivers,
             line,
@@ -261,7 +264,9 @@ impl Bringup {
     pub fn rdma(&self, id: PortId) -> Result<RdmaDevice, BringupError> {
         let device = &self.spec(id)?.device;
         let model = self.models.get(usize::from(id.0)).and_then(Option::as_ref);
-        self.drivers.rdma_beside(device, model, &self.eal)
+        let opened = self.drivers.rdma_beside(device, model, &self.eal)?;
+        self.rdma.put(&opened);
+        Ok(opened)
     }
 
     /// Returns the PCIe traffic of a port so far; `None` on hardware and on ports without a device, where it is not counted.

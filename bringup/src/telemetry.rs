@@ -5,6 +5,7 @@
 mod ethdev;
 mod model;
 mod pool;
+mod rdma;
 
 use pollux_config::CommandLine;
 use pollux_eal::telemetry::Value;
@@ -15,21 +16,24 @@ use crate::RdmaDevice;
 
 pub(crate) use model::Models;
 pub(crate) use pool::pools;
+pub(crate) use rdma::RdmaDevices;
 
-/// Registers `/eal/params`, `/eal/app_params`, `/ethdev/*`, `/mempool/*`, `/ring/*` and `/model/ledger`.
+/// Registers `/eal/params`, `/eal/app_params`, `/ethdev/*`, `/mempool/*`, `/ring/*`, `/model/ledger` and `/rdma/*`.
 pub(crate) fn register(
     eal: &Eal,
     line: &CommandLine,
     ports: &PortViews,
     models: &Models,
+    devices: &RdmaDevices,
 ) -> Result<(), EalError> {
     register_arguments(eal, line)?;
     ethdev::register(eal.telemetry(), ports)?;
     pool::register(eal.telemetry(), ports, eal.memory())?;
-    model::register(eal.telemetry(), models)
+    model::register(eal.telemetry(), models)?;
+    rdma::register(eal.telemetry(), devices)
 }
 
-/// Registers what a program of RDMA has of these: `/eal/params`, `/eal/app_params` and `/model/ledger`.
+/// Registers what a program of RDMA has of these: `/eal/params`, `/eal/app_params`, `/model/ledger` and `/rdma/*`.
 pub(crate) fn register_for_rdma(
     eal: &Eal,
     line: &CommandLine,
@@ -38,7 +42,10 @@ pub(crate) fn register_for_rdma(
     register_arguments(eal, line)?;
     let models = Models::default();
     devices.iter().for_each(|device| models.put(&device.name, device.model.as_ref()));
-    model::register(eal.telemetry(), &models)
+    model::register(eal.telemetry(), &models)?;
+    let open = RdmaDevices::default();
+    devices.iter().for_each(|device| open.put(device));
+    rdma::register(eal.telemetry(), &open)
 }
 
 /// Source: DPDK `lib/eal/common/eal_common_options.c`, `handle_eal_info_request`.

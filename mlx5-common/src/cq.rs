@@ -98,13 +98,40 @@ pub struct View {
 unsafe impl Send for View {}
 
 impl View {
+    /// Entries in the ring.
+    #[must_use]
+    pub fn entries(&self) -> u32 {
+        1 << self.log
+    }
+
+    /// How many entries the device has written that were not consumed, as far as the record says. Looks at each of them.
+    ///
+    /// # Safety
+    /// As [`end`](Self::end).
+    #[must_use]
+    pub unsafe fn waiting(&self) -> u32 {
+        // SAFETY: by the caller.
+        let (consumer, end) = unsafe { self.span() };
+        end.wrapping_sub(consumer) & INDEX_24
+    }
+
     /// The index behind the last entry that the device has written, in 24 bits.
     ///
     /// # Safety
     /// Ring and record are there, and the ring is the queue's.
     pub unsafe fn end(&self) -> u32 {
         // SAFETY: by the caller.
-        let mut index = u32::from_be(unsafe { self.consumer.read_volatile() });
+        unsafe { self.span() }.1
+    }
+
+    /// The consumer's index as the record has it, and the index behind the last entry written, in 24 bits.
+    ///
+    /// # Safety
+    /// As [`end`](Self::end).
+    unsafe fn span(&self) -> (u32, u32) {
+        // SAFETY: by the caller.
+        let consumer = u32::from_be(unsafe { self.consumer.read_volatile() }) & INDEX_24;
+        let mut index = consumer;
         for _ in 0..1_u32 << self.log {
             let slot = (index & ((1 << self.log) - 1)) as usize;
             // SAFETY: by the caller; the slot is below the number of entries.
@@ -114,7 +141,7 @@ impl View {
             }
             index = index.wrapping_add(1) & INDEX_24;
         }
-        index
+        (consumer, index)
     }
 }
 

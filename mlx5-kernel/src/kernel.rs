@@ -182,6 +182,14 @@ impl Kernel {
         self.life.core.port.out_of_buffer(&self.life.core)
     }
 
+    /// Counters of all queues of verbs, under the names of sysfs' `hw_counters`, each of 32 bits, which run over.
+    ///
+    /// # Errors
+    /// As [`out_of_buffer`](Self::out_of_buffer).
+    pub fn hw_counters(&self) -> Result<Vec<(&'static str, u32)>, Errno> {
+        self.life.core.port.hw_counters(&self.life.core)
+    }
+
     /// Objects that nobody destroyed before their channel was closed, which left it to the kernel; of a device that is gone none
     /// are counted.
     #[must_use]

@@ -22,6 +22,7 @@ use pollux_uverbs::{Channel, Driver, PdHandle, UverbsError};
 use crate::event::Event;
 use crate::provider::rxe::Rxe;
 use crate::provider::{Side, each};
+use crate::view::{ContextView, Registry};
 use crate::{DeviceAttributes, Gid, PortAttributes, VerbsError};
 
 /// The provider of a device.
@@ -93,6 +94,7 @@ struct Inner {
     /// No other context of the process has it.
     serial: u64,
     objects: AtomicU64,
+    registry: Arc<Registry>,
 }
 
 /// The serial of the context that is made next; 0 is nobody's.
@@ -191,7 +193,8 @@ impl Context {
 
     fn over(driver: Side<Hca, Rxe>, options: Options) -> Self {
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::new(Inner { driver, options, serial, objects: AtomicU64::new(1) }))
+        let registry = Arc::default();
+        Self(Arc::new(Inner { driver, options, serial, objects: AtomicU64::new(1), registry }))
     }
 
     pub(crate) fn driver(&self) -> &Side<Hca, Rxe> {
@@ -250,6 +253,17 @@ impl Context {
             return Ok(());
         }
         Err(VerbsError::Foreign { what, of: other.name(), here: self.name() })
+    }
+
+    /// Where its objects are listed for other threads.
+    pub(crate) fn registry(&self) -> &Registry {
+        &self.0.registry
+    }
+
+    /// Returns a view of its objects for other threads, as telemetry is one. Posting and polling cost the same with it.
+    #[must_use]
+    pub fn view(&self) -> ContextView {
+        ContextView(Arc::downgrade(&self.0.registry))
     }
 
     /// A number that names an object in events.

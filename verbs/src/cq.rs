@@ -10,6 +10,7 @@ use pollux_uverbs::cq::CqRequest;
 
 use crate::comp_channel::CompletionChannel;
 use crate::mr::Piece;
+use crate::view::{Armed, CqRecord, Listed};
 use crate::{Context, VerbsError, WcOpcode, WcStatus};
 
 /// Creation parameters of a completion queue.
@@ -48,6 +49,7 @@ pub(crate) const COMPLETION_QUEUE: &str = "a completion queue";
 /// complete here keep the device's part.
 #[derive(Debug)]
 pub struct Cq {
+    record: Listed<CqRecord>,
     side: Side<mlx5_poll::Poller, rxe::cq::Poller>,
     id: u64,
     channel: Option<CompletionChannel>,
@@ -76,7 +78,10 @@ impl Cq {
             flags,
         };
         let side = each_its_own!(context.driver(), device => device.create_cq(&request, options.wide)?);
-        Ok(Self { side, id, channel: options.channel, context: context.clone() })
+        let (number, gauge) = each!(&side, poller => (poller.number(), poller.gauge()));
+        let record = CqRecord::new(number, options.vector, options.channel.is_some(), gauge);
+        let record = context.registry().cqs.add(record);
+        Ok(Self { record, side, id, channel: options.channel, context: context.clone() })
     }
 
     /// Returns the ID by which events refer to it.
@@ -140,6 +145,7 @@ impl Cq {
                 }
             };
         if armed {
+            self.record.set_armed(if solicited_only { Armed::Solicited } else { Armed::Next });
             return Ok(());
         }
         Err(VerbsError::Unsupported {
@@ -151,6 +157,7 @@ impl Cq {
     /// Acknowledges an event of this queue that was read from the channel.
     #[doc(alias = "ibv_ack_cq_events")]
     pub fn event_taken(&mut self) {
+        self.record.set_armed(Armed::No);
         // Of rxe's the kernel counts by itself what was read.
         if let Side::Mlx5(poller) = &mut self.side {
             poller.event_taken();
@@ -165,7 +172,11 @@ impl Cq {
     pub fn resize(&mut self, entries: u32) -> Result<(), VerbsError> {
         match &mut self.side {
             Side::Mlx5(poller) => Ok(poller.resize(self.context.driver().mlx5(), entries)?),
-            Side::Rxe(poller) => poller.resize(entries),
+            Side::Rxe(poller) => {
+                poller.resize(entries)?;
+                self.record.ring.replace(Some(poller.gauge()));
+                Ok(())
+            }
         }
     }
 

@@ -188,6 +188,7 @@ mod provider;
 mod qp;
 mod srq;
 mod state;
+mod view;
 mod wq;
 mod xrcd;
 
@@ -225,5 +226,6 @@ pub use qp::ece::Ece;
 pub use qp::order::DataOrder;
 pub use qp::{Connection, Qp, QpAttributes};
 pub use srq::Srq;
+pub use view::{Armed, ContextView, CqView, Level, MrKind, MrView, Operations, QpView, RqView};
 pub use wq::{HashQp, Wq, WqOptions, WqTable};
 pub use xrcd::Xrcd;

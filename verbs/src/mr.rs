@@ -30,6 +30,7 @@ use pollux_uverbs::{Driver, MrHandle};
 use crate::VerbsError;
 use crate::dm::Dm;
 use crate::pd::Pd;
+use crate::view::{Listed, MrKind, MrRecord};
 pub(crate) use attached::Attached;
 pub use buf::{Buf, Buffers};
 use copy::Shared;
@@ -60,6 +61,7 @@ struct Inner {
     number: u64,
     /// It was taken apart.
     ended: AtomicBool,
+    record: Listed<MrRecord>,
 }
 
 /// A memory region: memory that peers may reach by its key. Clones are handles.
@@ -137,8 +139,21 @@ impl Mr {
         access: Access,
     ) -> Self {
         let (number, ended) = (next_number(), AtomicBool::new(false));
+        let record = pd.context().registry().add_memory(MrKind::Region, bytes as u64, access);
         let pd = pd.clone();
-        Self(Arc::new(Inner { pd, memory, handle, lkey, rkey, address, bytes, access, number, ended }))
+        Self(Arc::new(Inner {
+            pd,
+            memory,
+            handle,
+            lkey,
+            rkey,
+            address,
+            bytes,
+            access,
+            number,
+            ended,
+            record,
+        }))
     }
 
     /// Returns its protection domain.
@@ -261,6 +276,7 @@ impl Mr {
             inner.pd = pd.clone();
         }
         inner.number = next_number();
+        inner.record.set(inner.bytes as u64, inner.access);
         Ok(())
     }
 
@@ -292,6 +308,7 @@ impl Mr {
                 (inner.lkey, inner.rkey) = (made.lkey, made.rkey);
                 (inner.address, inner.bytes) = (address, zone.bytes());
                 inner.number = next_number();
+                inner.record.set(inner.bytes as u64, inner.access);
                 Ok(ManuallyDrop::into_inner(std::mem::replace(place, ManuallyDrop::new(zone))))
             }
             Err(error) => {

@@ -12,6 +12,7 @@ use pollux_uverbs::{MrHandle, PdHandle};
 
 use crate::VerbsError;
 use crate::context::Context;
+use crate::view::{Listed, MrKind, MrRecord};
 
 /// A protection domain: memory and queues of one go together. Clones are handles; everything made of it keeps it.
 ///
@@ -34,7 +35,7 @@ struct Inner {
 /// A pool whose packets can be posted.
 #[derive(Debug)]
 struct Pool {
-    handles: Vec<MrHandle>,
+    handles: Vec<(MrHandle, Listed<MrRecord>)>,
     pool: MbufPool,
 }
 
@@ -112,7 +113,9 @@ impl Pd {
             // references to while a queue has them; peers have no rights.
             match unsafe { self.0.context.register(&request) } {
                 Ok(mr) => {
-                    handles.push(mr.handle);
+                    let registry = self.0.context.registry();
+                    let record = registry.add_memory(MrKind::Packets, bytes, Access::LOCAL_WRITE);
+                    handles.push((mr.handle, record));
                     self.0.keys.insert(KeyRange { start, bytes, lkey: mr.lkey, delta });
                 }
                 Err(error) => {
@@ -132,7 +135,7 @@ impl Drop for Inner {
         let context = self.context.uverbs();
         for pool in self.pools.get_mut().unwrap_or_else(PoisonError::into_inner).drain(..) {
             let mut all = true;
-            for handle in &pool.handles {
+            for (handle, _) in &pool.handles {
                 if let Err(error) = context.dereg_mr(*handle) {
                     tracing::warn!(target: "lib.verbs", "{}: {error}", self.context.name());
                     all = false;

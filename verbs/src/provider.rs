@@ -13,7 +13,11 @@ pub(crate) mod mlx5;
 pub(crate) mod request;
 pub(crate) mod rxe;
 
+use std::sync::Arc;
+
 use pollux_mlx5_common::key::Keys;
+
+use crate::view::Errors;
 
 /// Something of one of the two providers.
 #[derive(Debug)]
@@ -82,6 +86,8 @@ pub(crate) struct QueueBase {
     pub(crate) user_handle: u64,
     /// Kept until it is destroyed, and for ever if that fails.
     pub(crate) kept: Box<dyn Send>,
+    /// Where its completions with errors are counted.
+    pub(crate) errors: Arc<Errors>,
 }
 
 /// Where a queue pair's work completes, and what it receives through instead of a ring of its own.

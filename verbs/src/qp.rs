@@ -1,5 +1,7 @@
 //! Queue pairs: made, connected, asked, changed. What they post is in [`batch`](crate::Batch).
 
+use std::sync::Arc;
+
 use crate::provider::mlx5::qp as mlx5_qp;
 use crate::provider::{Ends, QueueBase, Side, each, each_its_own, rxe};
 use pollux_mlx5_common::key::Keys;
@@ -16,6 +18,7 @@ use crate::mr::Attached;
 use crate::options::{QpOptions, QpSizes};
 use crate::pd::Pd;
 use crate::srq::Srq;
+use crate::view::{Errors, Listed, QpRecord};
 use crate::xrcd::Xrcd;
 use crate::{Context, Mtu, QpKind, VerbsError, state};
 
@@ -220,6 +223,7 @@ impl Home {
 pub struct Qp {
     /// First, so that they are gone when the queue pair goes.
     rules: Rules,
+    record: Listed<QpRecord>,
     side: Side<mlx5_qp::Qp, rxe::qp::Qp>,
     attached: Attached,
     kind: QpKind,
@@ -289,10 +293,12 @@ impl Qp {
         }
         let id = context.object_number();
         let attached = Attached::new(context);
+        let errors = Arc::<Errors>::default();
         let base = QueueBase {
             keys: keys.unwrap_or_else(Keys::empty),
             user_handle: id,
             kept: attached.keeper(home.pd()),
+            errors: Arc::clone(&errors),
         };
         let side = match context.driver() {
             Side::Mlx5(hca) => {
@@ -307,7 +313,9 @@ impl Qp {
             }
         };
         let rules = Rules::new(context);
-        Ok(Self { rules, side, attached, kind: options.kind, state: QpState::RESET, id, home })
+        let (made, gauges) = each!(&side, qp => ((qp.number(), options.kind, qp.sizes()), qp.gauges()));
+        let record = context.registry().qps.add(QpRecord::new(made, gauges, errors));
+        Ok(Self { rules, record, side, attached, kind: options.kind, state: QpState::RESET, id, home })
     }
 
     /// Returns the context.
@@ -376,7 +384,11 @@ impl Qp {
         self.state = to;
         if attributes.state == Some(QpState::RESET) {
             each!(&mut self.side, qp => qp.was_reset());
+            let [send, receive] = each!(&self.side, qp => qp.gauges());
+            self.record.send.replace(send);
+            self.record.receive.replace(receive);
         }
+        self.record.changed(to, attributes.dest_qpn);
         Ok(())
     }
 

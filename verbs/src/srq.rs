@@ -12,6 +12,7 @@ use crate::cq::{COMPLETION_QUEUE, Cq};
 use crate::mr::Attached;
 use crate::options::SrqOptions;
 use crate::pd::Pd;
+use crate::view::{Errors, Listed, Meter, RqRecord};
 use crate::xrcd::Xrcd;
 use crate::{Context, VerbsError};
 
@@ -19,6 +20,7 @@ use crate::{Context, VerbsError};
 /// through it, and what is still posted goes home then.
 #[derive(Debug)]
 pub struct Srq {
+    _record: Listed<RqRecord>,
     side: Side<mlx5_srq::SrqPoster, rxe::srq::Poster>,
     attached: Attached,
     id: u64,
@@ -51,7 +53,9 @@ impl Srq {
         }
         let id = pd.context().object_number();
         let attached = Attached::new(pd.context());
-        let base = QueueBase { keys: pd.keys(), user_handle: id, kept: attached.keeper(Some(pd)) };
+        let errors = Arc::<Errors>::default();
+        let kept = attached.keeper(Some(pd));
+        let base = QueueBase { keys: pd.keys(), user_handle: id, kept, errors: Arc::clone(&errors) };
         let side = match pd.context().driver() {
             Side::Mlx5(hca) => {
                 let xrc = xrc.map(|(xrcd, cq)| (xrcd.handle(), cq.mlx5()));
@@ -63,7 +67,12 @@ impl Srq {
             }
             Side::Rxe(rxe) => Side::Rxe(rxe.create_srq(pd.handle(), options, base)?),
         };
-        Ok(Self { side, attached, id, pd: pd.clone(), _xrcd: xrc.map(|(xrcd, _)| xrcd.clone()) })
+        let record = each!(&side, poster => {
+            let (depth, pieces) = poster.sizes();
+            RqRecord { number: poster.srq().number(), depth, pieces, ring: Meter::new(poster.gauge()), errors }
+        });
+        let _record = pd.context().registry().srqs.add(record);
+        Ok(Self { _record, side, attached, id, pd: pd.clone(), _xrcd: xrc.map(|(xrcd, _)| xrcd.clone()) })
     }
 
     /// Returns the ID by which events refer to it.

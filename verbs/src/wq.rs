@@ -1,5 +1,7 @@
 //! Receive work queues, and packets spread over several of them by hash.
 
+use std::sync::Arc;
+
 use crate::provider::mlx5::wq as mlx5_wq;
 use pollux_uverbs::abi::flags::WqFlags;
 
@@ -10,6 +12,7 @@ use crate::mr::Attached;
 use crate::pd::Pd;
 use crate::provider::QueueBase;
 use crate::provider::Side;
+use crate::view::{Errors, Listed, Meter, RqRecord};
 use crate::{Context, HashFields, VerbsError, WqState};
 
 /// What receive work queue to make.
@@ -37,6 +40,7 @@ impl WqOptions {
 /// destroyed after the last table that it is in, and what is still posted goes home then.
 #[derive(Debug)]
 pub struct Wq {
+    record: Listed<RqRecord>,
     side: mlx5_wq::Wq,
     attached: Attached,
     id: u64,
@@ -64,7 +68,9 @@ impl Wq {
         let mut flags = WqFlags::empty();
         flags.set(WqFlags::CVLAN_STRIPPING, options.vlan_strip);
         flags.set(WqFlags::SCATTER_FCS, options.scatter_fcs);
-        let base = QueueBase { keys: pd.keys(), user_handle: id, kept: attached.keeper(Some(pd)) };
+        let errors = Arc::<Errors>::default();
+        let kept = attached.keeper(Some(pd));
+        let base = QueueBase { keys: pd.keys(), user_handle: id, kept, errors: Arc::clone(&errors) };
         let side = mlx5_wq::Wq::create(
             hca,
             mlx5_wq::WqSpec {
@@ -76,7 +82,11 @@ impl Wq {
                 base,
             },
         )?;
-        Ok(Self { side, attached, id, context: pd.context().clone() })
+        let (depth, pieces) = side.sizes();
+        let ring = Meter::new(side.gauge());
+        let record = RqRecord { number: side.number(), depth, pieces, ring, errors };
+        let record = pd.context().registry().wqs.add(record);
+        Ok(Self { record, side, attached, id, context: pd.context().clone() })
     }
 
     /// What events call it.
@@ -103,7 +113,11 @@ impl Wq {
     /// # Errors
     /// What the kernel says: `EINVAL` for a state that does not follow.
     pub fn modify(&mut self, state: WqState) -> Result<(), VerbsError> {
-        Ok(self.side.go(state)?)
+        self.side.go(state)?;
+        if state == WqState::RESET {
+            self.record.ring.replace(self.side.gauge());
+        }
+        Ok(())
     }
 
     /// Begins a list of receives.

@@ -5,6 +5,7 @@ mod mistakes;
 mod place;
 mod raw_ethernet;
 mod strangers;
+mod telemetry;
 
 use std::process::Command;
 use std::time::Duration;

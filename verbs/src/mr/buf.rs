@@ -14,6 +14,7 @@ use pollux_uverbs::mr::MrRequest;
 
 use crate::VerbsError;
 use crate::pd::Pd;
+use crate::view::{Listed, MrKind, MrRecord};
 
 /// A buffer's place in its pool.
 struct Head {
@@ -37,6 +38,7 @@ struct Pool {
     pd: Pd,
     handle: MrHandle,
     zone: ManuallyDrop<Zone>,
+    _record: Listed<MrRecord>,
 }
 
 // SAFETY: a head belongs to the pool while its number is in `free`, behind a lock, and to the one buffer otherwise.
@@ -116,7 +118,9 @@ impl Buffers {
             })
             .collect();
         let free = Mutex::new((0..count as u32).rev().collect());
-        let pool = Pool { heads, free, pd: pd.clone(), handle: mr.handle, zone: ManuallyDrop::new(zone) };
+        let _record = pd.context().registry().add_memory(MrKind::Buffers, total as u64, Access::LOCAL_WRITE);
+        let (handle, zone) = (mr.handle, ManuallyDrop::new(zone));
+        let pool = Pool { heads, free, pd: pd.clone(), handle, zone, _record };
         Ok(Self(Arc::new(pool)))
     }
 

@@ -14,3 +14,4 @@ mod rig;
 mod shared;
 mod spread;
 mod variants;
+mod view;

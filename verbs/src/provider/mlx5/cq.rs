@@ -11,6 +11,7 @@ use zerocopy::{FromZeros, IntoBytes};
 use super::hca::Hca;
 use super::poll::Poller;
 use super::poll::home::Home;
+use crate::view::Gauge;
 use pollux_mlx5_common::MlxError;
 use pollux_mlx5_common::context::Pinning;
 use pollux_mlx5_common::cq::{Cq, CqParts};
@@ -82,6 +83,16 @@ impl Poller {
     #[must_use]
     pub(crate) fn handle(&self) -> CqHandle {
         self.home().handle()
+    }
+
+    /// What is written and not polled, for other threads.
+    pub(crate) fn gauge(&self) -> Arc<dyn Gauge> {
+        Arc::clone(self.home()) as Arc<dyn Gauge>
+    }
+
+    /// The device's number.
+    pub(crate) fn number(&self) -> u32 {
+        self.cq.number()
     }
 
     /// Completions that it has room for.

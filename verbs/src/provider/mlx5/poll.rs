@@ -305,6 +305,9 @@ impl Poller {
             }
             _ => return malformed(strange, entry),
         };
+        if matches!(opcode, completion::REQUESTER_ERROR | completion::RESPONDER_ERROR) {
+            target.errors.count(WcStatus::of(entry.syndrome()));
+        }
         Some(Wc { entry, opcode, id, number, from, left: None })
     }
 }

@@ -25,12 +25,13 @@ use super::hca::{Hca, Index};
 use super::poll::Poller;
 use super::poll::home::{Home, Message};
 use super::poll::target::{Receiver, Target, serial};
-use super::post::track::{Consumer, track};
+use super::post::track::{Consumer, Producer, track};
 use super::post::{Batch, Kind, Layout, Limits, Opening, Parts, Poster, headers};
 use super::srq::Srq;
 use crate::mr::Piece;
 use crate::options::{QpOptions, QpSizes};
 use crate::provider::{Ends, QueueBase};
+use crate::view::{Errors, Gauge};
 use pollux_mlx5_common::MlxError;
 use pollux_mlx5_common::context::Pinning;
 use pollux_mlx5_common::object::{Id, Object};
@@ -65,6 +66,7 @@ pub(crate) struct Qp {
     recv_home: Option<Arc<Home>>,
     srq: Option<Srq>,
     kept: Option<Box<dyn Send>>,
+    errors: Arc<Errors>,
     /// Options of its connection: those that the next change asks for, those that the device told last.
     wanted: u32,
     told: u32,
@@ -166,7 +168,7 @@ pub(super) fn log2(value: u32) -> u8 {
 }
 
 /// Tracks of both rings.
-type Sides = (super::post::track::Producer<Piece>, Consumer<Piece>);
+type Sides = (Producer<Piece>, Consumer<Piece>);
 
 fn sides(sizes: &Sizes) -> (Sides, Option<Sides>) {
     // An entry is a block at least, however many of its pieces have no bytes and so no segment; a block has four segments.
@@ -277,6 +279,7 @@ impl Hca {
             recv_home: ends.recv_cq.map(|cq| Arc::clone(cq.home())),
             srq: ends.srq.cloned(),
             kept: Some(base.kept),
+            errors: base.errors,
             wanted: 0,
             told: answer.ece_options,
         };
@@ -300,6 +303,7 @@ impl Qp {
             number: self.number,
             send,
             recv,
+            errors: Arc::clone(&self.errors),
             until: None,
             _index: self.index.clone(),
         };
@@ -343,6 +347,14 @@ impl Qp {
     #[inline(always)]
     pub(crate) fn batch(&mut self) -> Batch<'_> {
         self.poster().batch()
+    }
+
+    /// What is posted to both its rings, for other threads; of other rings after a reset.
+    pub(crate) fn gauges(&self) -> [Option<Arc<dyn Gauge>>; 2] {
+        let poster = self.poster.as_ref();
+        let sends = self.sizes.send_blocks > 0;
+        let send = poster.filter(|_| sends).map(|poster| poster.send.gauge());
+        [send, poster.and_then(|poster| poster.recv.as_ref()).map(Producer::gauge)]
     }
 
     /// The kernel's handle.

@@ -29,6 +29,7 @@ use super::post::{PostError, Span, Use};
 use crate::mr::{Held, Piece};
 use crate::options::SrqOptions;
 use crate::provider::QueueBase;
+use crate::view::Gauge;
 use pollux_mlx5_common::MlxError;
 use pollux_mlx5_common::context::Pinning;
 use pollux_mlx5_common::dbrec::FIRST;
@@ -192,6 +193,7 @@ impl Hca {
                 number: 0,
                 send: None,
                 recv: Receiver::Shared(consumer.clone()),
+                errors: Arc::clone(&base.errors),
                 until: None,
                 _index: index.clone(),
             };
@@ -224,6 +226,11 @@ impl SrqPoster {
     #[must_use]
     pub(crate) fn srq(&self) -> &Srq {
         &self.srq
+    }
+
+    /// What is posted, for other threads.
+    pub(crate) fn gauge(&self) -> Option<Arc<dyn Gauge>> {
+        self.parts.as_ref().map(|parts| parts.producer.gauge())
     }
 
     /// Receives that it has room for, and pieces of one.
@@ -380,6 +387,7 @@ impl SrqReceives<'_> {
         if count != 0
             && let Some(parts) = &mut self.poster.parts
         {
+            parts.producer.count(count);
             barrier::to_device();
             parts.record.store(FIRST, self.next & 0xffff);
         }

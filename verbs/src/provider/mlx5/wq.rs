@@ -34,6 +34,7 @@ use super::post::{ReceiveRing, Receives};
 use super::qp::{log2, receive_ring};
 use crate::mr::Piece;
 use crate::provider::QueueBase;
+use crate::view::{Errors, Gauge};
 use pollux_mlx5_abi::kernel::queue_pair::HASH_KEY_BYTES;
 use pollux_mlx5_common::MlxError;
 use pollux_mlx5_common::context::Pinning;
@@ -94,6 +95,7 @@ struct Core {
     home: Arc<Home>,
     /// As whom the completion queue knows it.
     serial: AtomicU64,
+    errors: Arc<Errors>,
     /// What the half that posts left behind.
     left: Left<Producer<Piece>, ReceiveRing>,
 }
@@ -116,6 +118,7 @@ impl Core {
             number: self.number,
             send: None,
             recv: Receiver::Own(consumer),
+            errors: Arc::clone(&self.errors),
             until: None,
             _index: Some(Arc::clone(&self.index)),
         }));
@@ -203,6 +206,7 @@ impl Wq {
             index,
             home: Arc::clone(spec.cq.home()),
             serial: AtomicU64::new(0),
+            errors: spec.base.errors,
             left: Left::default(),
         };
         core.enrol(consumer);
@@ -221,6 +225,11 @@ impl Wq {
     #[must_use]
     pub(crate) fn sizes(&self) -> (u32, u32) {
         (self.receives, self.pieces)
+    }
+
+    /// What is posted, for other threads; of another ring after a reset.
+    pub(crate) fn gauge(&self) -> Option<Arc<dyn Gauge>> {
+        self.parts.as_ref().map(|parts| parts.producer.gauge())
     }
 
     fn parts(&mut self) -> &mut Parts<Producer<Piece>, ReceiveRing> {

@@ -12,6 +12,7 @@ use super::abi::{Completion, MapInfo, completed};
 use super::queue::Queue;
 use super::track::{Places, Taken, Track};
 use crate::mr::Piece;
+use crate::view::{Errors, Gauge};
 use crate::{VerbsError, WcOpcode, WcStatus};
 
 /// Where receives of a queue pair are noted.
@@ -27,6 +28,7 @@ pub(super) enum Receives {
 pub(super) struct Posted {
     pub(super) sends: Arc<Mutex<Track>>,
     pub(super) receives: Receives,
+    pub(super) errors: Arc<Errors>,
 }
 
 /// The kernel's queue. Queue pairs that complete there keep it.
@@ -64,7 +66,7 @@ impl Drop for CqCore {
 #[derive(Debug)]
 pub(crate) struct Poller {
     core: Arc<CqCore>,
-    queue: Queue,
+    queue: Arc<Queue>,
     entries: u32,
     taken: Taken,
     strange: u64,
@@ -87,7 +89,7 @@ impl Rxe {
             .create_cq(request, Driver::new(&[], info.as_mut_bytes()))
             .map_err(VerbsError::kernel("create a completion queue"))?;
         let core = Arc::new(CqCore { rxe: self.clone(), handle: cq.handle, pairs: Mutex::default() });
-        let queue = Queue::map(self.context(), &info, size_of::<Completion>())?;
+        let queue = Arc::new(Queue::map(self.context(), &info, size_of::<Completion>())?);
         let entries = cq.entries.min(queue.capacity());
         Ok(Poller { core, queue, entries, taken: Taken::default(), strange: 0 })
     }
@@ -96,6 +98,16 @@ impl Rxe {
 impl Poller {
     pub(crate) fn core(&self) -> &Arc<CqCore> {
         &self.core
+    }
+
+    /// What is written and not polled, for other threads; of another ring after it was resized.
+    pub(crate) fn gauge(&self) -> Arc<dyn Gauge> {
+        Arc::clone(&self.queue) as Arc<dyn Gauge>
+    }
+
+    /// What it is told by: the kernel tells no number.
+    pub(crate) fn number(&self) -> u32 {
+        self.core.handle.0
     }
 
     pub(crate) fn handle(&self) -> CqHandle {
@@ -126,7 +138,7 @@ impl Poller {
             .context()
             .resize_cq(self.core.handle, entries, Driver::new(&[], info.as_mut_bytes()))
             .map_err(VerbsError::kernel("resize a completion queue"))?;
-        self.queue = Queue::map(rxe.context(), &info, size_of::<Completion>())?;
+        self.queue = Arc::new(Queue::map(rxe.context(), &info, size_of::<Completion>())?);
         self.entries = has.min(self.queue.capacity());
         Ok(())
     }
@@ -154,6 +166,9 @@ impl Poller {
     fn find(&mut self, entry: &Completion) -> Option<u64> {
         let pairs = self.core.pairs.lock().unwrap_or_else(PoisonError::into_inner);
         let posted = pairs.get(&entry.qp_num)?;
+        if entry.status != 0 {
+            posted.errors.count(status_of(entry));
+        }
         let taken = &mut self.taken;
         if !is_receive(entry) {
             return posted.sends.lock().unwrap_or_else(PoisonError::into_inner).complete(entry.wr_id, taken);
@@ -178,6 +193,10 @@ impl Poller {
 /// In the word of an entry: it is a receive. What failed tells no operation.
 pub(super) const RECEIVE: u64 = 1 << 63;
 
+fn status_of(entry: &Completion) -> WcStatus {
+    u8::try_from(entry.status).map_or(WcStatus::GENERAL_ERR, WcStatus)
+}
+
 fn is_receive(entry: &Completion) -> bool {
     entry.wr_id & RECEIVE != 0
 }
@@ -198,7 +217,7 @@ impl Wc<'_> {
     }
 
     pub(crate) fn status(&self) -> WcStatus {
-        u8::try_from(self.entry.status).map_or(WcStatus::GENERAL_ERR, WcStatus)
+        status_of(&self.entry)
     }
 
     pub(crate) fn operation(&self) -> WcOpcode {

@@ -21,6 +21,7 @@ use crate::VerbsError;
 use crate::options::{QpOptions, QpSizes};
 use crate::provider::request::Kind;
 use crate::provider::{Ends, QueueBase};
+use crate::view::Gauge;
 
 /// A queue pair.
 pub(crate) struct Qp {
@@ -31,8 +32,8 @@ pub(crate) struct Qp {
     pub(super) room: QpSizes,
     pub(super) all_signalled: bool,
     pub(super) keys: Keys,
-    pub(super) send_queue: Queue,
-    receive_queue: Option<Queue>,
+    pub(super) send_queue: Arc<Queue>,
+    receive_queue: Option<Arc<Queue>>,
     pub(super) sends: Arc<Mutex<Track>>,
     pub(super) written: Box<Written>,
     receives: Option<Arc<Mutex<Track>>>,
@@ -109,7 +110,7 @@ impl Rxe {
             (None, Some(srq)) => cq::Receives::Shared(Arc::clone(srq.places())),
             (None, None) => cq::Receives::None,
         };
-        let posted = Posted { sends: Arc::clone(&sends), receives: noted };
+        let posted = Posted { sends: Arc::clone(&sends), receives: noted, errors: base.errors };
         send_cq.add(made.qpn, &posted);
         recv_cq.add(made.qpn, &posted);
         Ok(Qp {
@@ -120,8 +121,8 @@ impl Rxe {
             room,
             all_signalled,
             keys: base.keys,
-            send_queue,
-            receive_queue,
+            send_queue: Arc::new(send_queue),
+            receive_queue: receive_queue.map(Arc::new),
             sends,
             written: Box::default(),
             receives,
@@ -138,6 +139,12 @@ impl Qp {
         self.handle
     }
 
+    /// What is posted to both its rings, for other threads.
+    pub(crate) fn gauges(&self) -> [Option<Arc<dyn Gauge>>; 2] {
+        let gauge = |queue: &Arc<Queue>| Arc::clone(queue) as Arc<dyn Gauge>;
+        [Some(gauge(&self.send_queue)), self.receive_queue.as_ref().map(gauge)]
+    }
+
     pub(crate) fn number(&self) -> u32 {
         self.number
     }
@@ -148,7 +155,7 @@ impl Qp {
 
     /// The most completions that can be unpolled: both queues full.
     pub(crate) fn completions(&self) -> u32 {
-        self.send_queue.capacity() + self.receive_queue.as_ref().map_or(0, Queue::capacity)
+        self.send_queue.capacity() + self.receive_queue.as_ref().map_or(0, |queue| queue.capacity())
     }
 
     pub(crate) fn change(

@@ -2,12 +2,13 @@
 //! moves the consumer's. It is full with one entry free.
 #![expect(unsafe_code, reason = "memory that the kernel reads and writes at the same time")]
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use pollux_uverbs::{Context, Page, Protection};
 
 use super::abi::{MapInfo, head};
 use crate::VerbsError;
+use crate::view::{Fill, Gauge};
 
 /// A mapped queue. Its entries are written and read by copies alone, and indices from the kernel are masked.
 #[derive(Debug)]
@@ -15,6 +16,16 @@ pub(super) struct Queue {
     page: Page,
     log_entry_bytes: u32,
     mask: u32,
+    /// Entries given to the kernel in all.
+    posted: AtomicU64,
+}
+
+impl Gauge for Queue {
+    fn fill(&self) -> Fill {
+        let posted = self.posted.load(Ordering::Relaxed);
+        let used = self.between(self.consumer(), self.producer());
+        Fill { places: self.capacity(), used, posted }
+    }
 }
 
 impl Queue {
@@ -39,7 +50,7 @@ impl Queue {
                 ),
             });
         }
-        Ok(Self { page, log_entry_bytes, mask })
+        Ok(Self { page, log_entry_bytes, mask, posted: AtomicU64::new(0) })
     }
 
     pub(super) fn entry_bytes(&self) -> usize {
@@ -78,6 +89,7 @@ impl Queue {
 
     /// Gives the kernel the entries before `index`.
     pub(super) fn set_producer(&self, index: u32) {
+        self.posted.fetch_add(self.between(self.producer(), index).into(), Ordering::Relaxed);
         self.index(head::PRODUCER).store(index & self.mask, Ordering::Release);
     }
 

@@ -15,6 +15,7 @@ use super::track::Places;
 use crate::VerbsError;
 use crate::options::SrqOptions;
 use crate::provider::QueueBase;
+use crate::view::Gauge;
 
 /// The kernel's queue. Queue pairs that receive through it keep it.
 pub(crate) struct SrqCore {
@@ -59,7 +60,7 @@ impl Drop for SrqCore {
 #[derive(Debug)]
 pub(crate) struct Poster {
     core: Arc<SrqCore>,
-    queue: Queue,
+    queue: Arc<Queue>,
     keys: Keys,
     receives: u32,
     pieces: u32,
@@ -100,13 +101,18 @@ impl Rxe {
             kept: Mutex::new(Some(base.kept)),
         });
         let receives = made.max_wr.min(queue.capacity());
-        Ok(Poster { core, queue, keys: base.keys, receives, pieces: made.max_sge })
+        Ok(Poster { core, queue: Arc::new(queue), keys: base.keys, receives, pieces: made.max_sge })
     }
 }
 
 impl Poster {
     pub(crate) fn srq(&self) -> &Arc<SrqCore> {
         &self.core
+    }
+
+    /// What is posted, for other threads.
+    pub(crate) fn gauge(&self) -> Option<Arc<dyn Gauge>> {
+        Some(Arc::clone(&self.queue) as Arc<dyn Gauge>)
     }
 
     pub(crate) fn sizes(&self) -> (u32, u32) {

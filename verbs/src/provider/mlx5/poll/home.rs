@@ -9,6 +9,7 @@ use pollux_mlx5_common::object::{Id, Object};
 use pollux_uverbs::CqHandle;
 
 use super::target::Target;
+use crate::view::{Fill, Gauge};
 
 /// What came and went, for the half that polls.
 #[derive(Debug)]
@@ -75,6 +76,15 @@ impl Home {
 
     pub(crate) fn leave(&self, cq: Cq) {
         *self.left.lock().unwrap_or_else(PoisonError::into_inner) = Some(cq);
+    }
+}
+
+impl Gauge for Home {
+    fn fill(&self) -> Fill {
+        let view = self.view();
+        // SAFETY: as in `tell_gone`.
+        let used = unsafe { view.waiting() };
+        Fill { places: view.entries() - 1, used, posted: 0 }
     }
 }
 

@@ -7,6 +7,7 @@ use crate::mr::Piece;
 use crate::provider::mlx5::hca::Index;
 use crate::provider::mlx5::post::shared::SharedConsumer;
 use crate::provider::mlx5::post::track::Consumer;
+use crate::view::Errors;
 
 /// The receive side of a queue pair, as its completion queue sees it.
 #[derive(Debug)]
@@ -30,6 +31,7 @@ pub(crate) struct Target {
     pub(crate) number: u32,
     pub(crate) send: Option<Consumer<Piece>>,
     pub(crate) recv: Receiver,
+    pub(crate) errors: Arc<Errors>,
     /// It is gone, and known only up to here.
     pub(crate) until: Option<u32>,
     /// The name stays taken as long as it is known.

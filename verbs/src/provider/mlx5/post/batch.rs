@@ -541,7 +541,7 @@ impl Batch<'_> {
         let to = self.at;
         if self.poster.ring.posted() != to {
             self.poster.before = self.state;
-            self.poster.send.commit(to);
+            self.poster.send.commit(to, self.count);
             self.poster.ring.post(self.last, to);
         }
         Ok(self.count)

@@ -176,7 +176,7 @@ impl Receives<'_> {
         }
         let count = self.at.wrapping_sub(self.recv.posted());
         if count != 0 {
-            self.recv.commit(self.at);
+            self.recv.commit(self.at, count);
             barrier::to_device();
             self.record.store(FIRST, self.at & 0xffff);
         }

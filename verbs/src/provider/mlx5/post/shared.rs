@@ -6,7 +6,9 @@
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use crate::view::{Fill, Gauge};
 
 #[derive(Debug, Default)]
 struct Place {
@@ -23,6 +25,8 @@ struct Places<T> {
     pieces: usize,
     /// One more than the place given back last.
     freed: AtomicU32,
+    /// Places posted in all. Read by views alone.
+    posted: AtomicU64,
     let_go: AtomicBool,
 }
 
@@ -32,6 +36,16 @@ unsafe impl<T: Send> Sync for Places<T> {}
 impl<T> Places<T> {
     fn token(&self, place: usize, at: usize) -> *mut MaybeUninit<T> {
         self.tokens[place * self.pieces + at].get()
+    }
+}
+
+impl<T: Send> Gauge for Places<T> {
+    fn fill(&self) -> Fill {
+        let posted = self.posted.load(Ordering::Relaxed);
+        let used = self.places.iter().filter(|place| place.state.load(Ordering::Relaxed) != 0).count();
+        // One stays free: see `srq`.
+        let places = (self.places.len() as u32).saturating_sub(1);
+        Fill { places, used: (used as u32).min(places), posted }
     }
 }
 
@@ -75,12 +89,26 @@ pub(crate) fn shared<T>(entries: usize, pieces: usize) -> (SharedProducer<T>, Sh
         tokens: (0..entries * pieces).map(|_| UnsafeCell::new(MaybeUninit::uninit())).collect(),
         pieces,
         freed: AtomicU32::new(0),
+        posted: AtomicU64::new(0),
         let_go: AtomicBool::new(false),
     });
     (SharedProducer(Arc::clone(&places)), SharedConsumer(places))
 }
 
+impl<T: Send + 'static> SharedProducer<T> {
+    /// What is posted and done, for other threads.
+    pub(crate) fn gauge(&self) -> Arc<dyn Gauge> {
+        Arc::clone(&self.0) as Arc<dyn Gauge>
+    }
+}
+
 impl<T> SharedProducer<T> {
+    /// Counts places of which the device was told.
+    pub(crate) fn count(&mut self, places: u32) {
+        let posted = self.0.posted.load(Ordering::Relaxed);
+        self.0.posted.store(posted + u64::from(places), Ordering::Relaxed);
+    }
+
     /// Keeps a token of a free place. It is lost unless the place is [posted](Self::post) with it.
     #[inline(always)]
     pub(crate) fn keep(&mut self, place: usize, at: usize, token: T) {

@@ -7,7 +7,9 @@
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use crate::view::{Fill, Gauge};
 
 /// What an entry was.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,6 +27,15 @@ pub(crate) struct Note {
 
 #[repr(align(64))]
 #[derive(Debug, Default)]
+struct Posted {
+    places: AtomicU32,
+    tokens: AtomicU32,
+    /// Read by views alone.
+    requests: AtomicU64,
+}
+
+#[repr(align(64))]
+#[derive(Debug, Default)]
 struct Counts {
     places: AtomicU32,
     tokens: AtomicU32,
@@ -34,7 +45,7 @@ struct Track<T> {
     notes: Box<[UnsafeCell<Note>]>,
     tokens: Box<[UnsafeCell<MaybeUninit<T>>]>,
     /// Posted in all. Written by the side that posts.
-    posted: Counts,
+    posted: Posted,
     /// Done in all. Written by the side that takes.
     done: Counts,
     let_go: AtomicBool,
@@ -54,6 +65,17 @@ impl<T> Track<T> {
     fn note(&self, index: u32) -> *mut Note {
         // SAFETY: as above.
         unsafe { self.notes.get_unchecked(index as usize & (self.notes.len() - 1)).get() }
+    }
+}
+
+impl<T: Send> Gauge for Track<T> {
+    fn fill(&self) -> Fill {
+        let places = self.notes.len() as u32;
+        // In this order: what is posted meanwhile makes the queue seem fuller, never emptier, and never fuller than it is long.
+        let done = self.done.places.load(Ordering::Acquire);
+        let posted = self.posted.requests.load(Ordering::Relaxed);
+        let used = self.posted.places.load(Ordering::Relaxed).wrapping_sub(done).min(places);
+        Fill { places, used, posted }
     }
 }
 
@@ -80,6 +102,7 @@ pub(crate) struct Producer<T> {
     /// Tokens with those that are not posted yet.
     kept: u32,
     done: u32,
+    requests: u64,
 }
 
 impl<T> Drop for Producer<T> {
@@ -105,11 +128,21 @@ pub(crate) fn track<T>(log: u8, token_log: u8) -> (Producer<T>, Consumer<T>) {
     let track = Arc::new(Track {
         notes: (0..1_usize << log).map(|_| UnsafeCell::new(Note::default())).collect(),
         tokens: (0..1_usize << token_log).map(|_| UnsafeCell::new(MaybeUninit::uninit())).collect(),
-        posted: Counts::default(),
+        posted: Posted::default(),
         done: Counts::default(),
         let_go: AtomicBool::new(false),
     });
-    (Producer { track: Arc::clone(&track), posted: 0, tokens: 0, kept: 0, done: 0 }, Consumer { track })
+    (
+        Producer { track: Arc::clone(&track), posted: 0, tokens: 0, kept: 0, done: 0, requests: 0 },
+        Consumer { track },
+    )
+}
+
+impl<T: Send + 'static> Producer<T> {
+    /// What is posted and done, for other threads.
+    pub(crate) fn gauge(&self) -> Arc<dyn Gauge> {
+        Arc::clone(&self.track) as Arc<dyn Gauge>
+    }
 }
 
 impl<T> Producer<T> {
@@ -203,11 +236,13 @@ impl<T> Producer<T> {
         unsafe { self.track.note(start).write(note) };
     }
 
-    /// Posts places up to `to`, and the tokens that are kept. Comes before the doorbell.
+    /// Posts places up to `to`, so many requests, and the tokens that are kept. Comes before the doorbell.
     #[inline(always)]
-    pub(crate) fn commit(&mut self, to: u32) {
+    pub(crate) fn commit(&mut self, to: u32, requests: u32) {
         (self.posted, self.tokens) = (to, self.kept);
+        self.requests += u64::from(requests);
         self.track.posted.tokens.store(self.tokens, Ordering::Relaxed);
+        self.track.posted.requests.store(self.requests, Ordering::Relaxed);
         // Release pairs with the Acquire in `Consumer::find`.
         self.track.posted.places.store(to, Ordering::Release);
     }

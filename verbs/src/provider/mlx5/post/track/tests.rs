@@ -9,7 +9,7 @@ fn post(producer: &mut Producer<Arc<()>>, id: u64, places: u32, count: u32, toke
     (0..count).for_each(|_| producer.keep(Arc::clone(token)));
     let end = at.wrapping_add(places);
     producer.note(id, at, end, before);
-    producer.commit(end);
+    producer.commit(end, 1);
 }
 
 /// Takes back what was leaked as it should be, so that a search for leaks finds those alone that should not.
