@@ -47,7 +47,7 @@ fn dpdks_script_reads_ports_pools_and_lcores() {
     let (base, _) = runtime();
     let running = l2fwd(base.path(), &[]);
     let first = script(base.path(), "0", &["/ethdev/stats,0", "/eal/lcore/usage"]);
-    let answers = ask(
+    let answers = script(
         base.path(),
         "0",
         &[

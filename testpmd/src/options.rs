@@ -5,9 +5,9 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Parser};
-use pollux_kit::{IdleOptions, WatchOptions};
 use pollux_kit::number::{at_least_one, seconds};
 use pollux_kit::pairs::PortMask;
+use pollux_kit::{IdleOptions, WatchOptions};
 use pollux_port::MacAddress;
 
 use crate::engine::{Mode, NoisyForward};

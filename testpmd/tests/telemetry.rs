@@ -1,13 +1,10 @@
 //! What telemetry tells of a testpmd while commands change its ports.
 
 use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketType, connect, recv, send, socket,
-};
+use pollux_tests::telemetry::Client;
 use serde_json::{Value, json};
 
 struct Testpmd {
@@ -47,31 +44,6 @@ impl Testpmd {
         writeln!(self.input, "quit").expect("a pipe");
         std::io::copy(&mut self.output, &mut std::io::sink()).expect("a pipe");
         assert!(self.child.wait().expect("its end").success());
-    }
-}
-
-struct Client(OwnedFd);
-
-impl Client {
-    fn new(path: &Path) -> Self {
-        let socket = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).expect("a socket");
-        connect(&socket, &SocketAddrUnix::new(path).expect("a path")).expect("connected");
-        let client = Self(socket);
-        client.read();
-        client
-    }
-
-    fn read(&self) -> Value {
-        let mut answer = vec![0; 1 << 15];
-        let (_, bytes) = recv(&self.0, &mut answer, RecvFlags::empty()).expect("an answer");
-        serde_json::from_slice(&answer[..bytes]).expect("JSON")
-    }
-
-    /// The value that a command is answered with.
-    fn ask(&self, command: &str) -> Value {
-        send(&self.0, command.as_bytes(), SendFlags::NOSIGNAL).expect("sent");
-        let path = command.split(',').next().expect("a path");
-        self.read()[path].take()
     }
 }
 
@@ -132,7 +104,7 @@ fn a_client_that_asks_all_the_time_disturbs_no_command() {
                     "/ethdev/rss_info,1",
                     "/mempool/list",
                 ] {
-                    client.ask(command);
+                    let _answer = client.ask(command);
                     asked += 1;
                 }
             }

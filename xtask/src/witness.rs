@@ -6,10 +6,12 @@
 //!   mlx5-run ── native.py TEST.. ──► report, a line of JSON a test ──► table ── beside tests/witness/pyverbs/native.txt
 //! ```
 //!
-//! DPDK comes from a root of Debian sid; the tests of `mlx5-run` that run this machine's are run with that one.
+//! DPDK comes from a root of Debian sid; the tests of `mlx5-run` that run this machine's are run with that one. Of its source, where that can be
+//! fetched, the parsers of its test suite read what our testpmd prints.
 //!
 //! The virtual machine's job `pyverbs` runs the suite over Linux's mlx5_ib; here `mlx5-kernel` answers in its stead.
 
+mod dts;
 mod report;
 mod suite;
 mod table;
@@ -71,7 +73,16 @@ fn dpdk() -> Outcome {
     for tests in [["--workspace", "--test", "dpdk"], ["--package=pollux-apps", "--test", "telemetry"]] {
         must(cargo(&[&["test"], &tests[..]].concat()).env("POLLUX_DPDK_ROOT", &root))?;
     }
-    Ok(())
+    match dts::fetch() {
+        Ok(dts) => {
+            let tests = ["test", "--package=pollux-testpmd", "--test=prompt", "dts"];
+            must(cargo(&tests).env("POLLUX_DPDK_DTS", dts))
+        }
+        Err(why) => {
+            eprintln!("xtask: skipped: the parsers of DPDK's test suite: {why}");
+            Ok(())
+        }
+    }
 }
 
 fn pyverbs(args: &Args) -> Outcome {

@@ -64,6 +64,11 @@ pub(super) const COMMANDS: &[Command] = &[
         "Have a checksum filled in by the port, or in software.",
         csum,
     ),
+    command(
+        "csum parse-tunnel (on|off) <port>",
+        "Look into tunnels: checksums of the inner layers, and of the outer ones.",
+        parse_tunnel,
+    ),
     command("csum show <port>", "Show who fills in checksums.", |session, args| {
         text::csum(session, args.port(0))
     }),
@@ -73,6 +78,14 @@ pub(super) const COMMANDS: &[Command] = &[
         tso,
     ),
     command("tso show <port>", "Show the segment size.", |session, args| tso_show(session, args.port(0))),
+    command(
+        "tunnel_tso set <bytes> <port>",
+        "Have the port cut TCP packets in tunnels into segments of so many bytes; 0: never.",
+        tunnel_tso,
+    ),
+    command("tunnel_tso show <port>", "Show the segment size in tunnels.", |session, args| {
+        tunnel_tso_show(session, args.port(0))
+    }),
 ];
 
 fn mac(session: &mut Session, args: &Args) -> Result<String, String> {
@@ -209,11 +222,8 @@ fn csum(session: &mut Session, args: &Args) -> Result<String, String> {
         "udp" => (TxOffloads::UDP_CKSUM, "UDP"),
         "tcp" => (TxOffloads::TCP_CKSUM, "TCP"),
         "sctp" => (TxOffloads::SCTP_CKSUM, "SCTP"),
-        _ => {
-            return Err(format!(
-                "{what}: tunnels are not parsed by the engine csum; set ip, udp, tcp or sctp"
-            ));
-        }
+        "outer-ip" => (TxOffloads::OUTER_IPV4_CKSUM, "Outer IP"),
+        _ => (TxOffloads::OUTER_UDP_CKSUM, "Outer UDP"),
     };
     let mut told = String::new();
     if hw && !offers.contains(bit) {
@@ -226,18 +236,25 @@ fn csum(session: &mut Session, args: &Args) -> Result<String, String> {
             "ip" => &mut slot.csum.ip,
             "udp" => &mut slot.csum.udp,
             "tcp" => &mut slot.csum.tcp,
-            _ => &mut slot.csum.sctp,
+            "sctp" => &mut slot.csum.sctp,
+            "outer-ip" => &mut slot.csum.outer_ip,
+            _ => &mut slot.csum.outer_udp,
         };
         *set = hw;
     }
     Ok(told + &text::csum(session, id)?)
 }
 
+fn parse_tunnel(session: &mut Session, args: &Args) -> Result<String, String> {
+    let id = args.port(1);
+    session.ports.get_mut(id)?.csum.tunnels = args.is_on(0);
+    text::csum(session, id)
+}
+
 fn tso(session: &mut Session, args: &Args) -> Result<String, String> {
     let id = args.port(1);
     stopped(session, id)?;
-    let bytes = u16::try_from(args.number(0))
-        .map_err(|_| format!("segment size {}: must be below 65536", args.number(0)))?;
+    let bytes = segment_bytes(args)?;
     let offers = port_of(session, id)?.info().tx_offloads;
     if bytes != 0 && !offers.contains(TxOffloads::TCP_TSO) {
         return Err(format!("Error: TSO is not supported by port {id}"));
@@ -259,5 +276,59 @@ fn tso_show(session: &Session, id: u16) -> Result<String, String> {
     Ok(match session.ports.get(id)?.csum.tso_bytes {
         0 => "TSO for non-tunneled packets is disabled\n".into(),
         bytes => format!("TSO segment size for non-tunneled packets is {bytes}\n"),
+    })
+}
+
+fn segment_bytes(args: &Args) -> Result<u16, String> {
+    let bytes = args.number(0);
+    u16::try_from(bytes).map_err(|_| format!("segment size {bytes}: must be below 65536"))
+}
+
+/// What DPDK warns of stands before what is set. Source: DPDK `app/test-pmd/cmdline.c`, `cmd_tunnel_tso_set_parsed`,
+/// `check_tunnel_tso_nic_support`.
+fn tunnel_tso(session: &mut Session, args: &Args) -> Result<String, String> {
+    let (id, bytes) = (args.port(1), segment_bytes(args)?);
+    stopped(session, id)?;
+    let offers = port_of(session, id)?.info().tx_offloads;
+    if bytes != 0 && !offers.intersects(TxOffloads::TUNNEL_TSO) {
+        return Err(format!("Error: TSO in tunnels is not supported by port {id}"));
+    }
+    let slot = session.ports.get_mut(id)?;
+    let mut told = String::new();
+    slot.csum.tunnel_tso = TxOffloads::TUNNEL_TSO & offers;
+    if bytes == 0 {
+        slot.wants.tx -= TxOffloads::TUNNEL_TSO;
+    } else {
+        for (kind, name) in [
+            (TxOffloads::VXLAN_TNL_TSO, "VXLAN"),
+            (TxOffloads::GRE_TNL_TSO, "GRE"),
+            (TxOffloads::IPIP_TNL_TSO, "IPIP"),
+            (TxOffloads::GENEVE_TNL_TSO, "GENEVE"),
+            (TxOffloads::IP_TNL_TSO, "IP"),
+            (TxOffloads::UDP_TNL_TSO, "UDP"),
+        ] {
+            if !offers.contains(kind) {
+                told += &format!(
+                    "Warning: {name} TUNNEL TSO not supported therefore not enabled for port {id}\n"
+                );
+            }
+        }
+        slot.wants.tx |= slot.csum.tunnel_tso | (TxOffloads::CHECKSUM | TxOffloads::MULTI_SEGS) & offers;
+        if !slot.csum.tunnels {
+            told += "Warning: csum parse_tunnel must be set so that tunneled packets are recognized\n";
+        }
+        if !slot.csum.outer_ip {
+            told +=
+                "Warning: csum set outer-ip must be set to hw if outer L3 is IPv4; not necessary for IPv6\n";
+        }
+    }
+    (slot.csum.tunnel_tso_bytes, slot.stale) = (bytes, true);
+    Ok(told + &tunnel_tso_show(session, id)?)
+}
+
+fn tunnel_tso_show(session: &Session, id: u16) -> Result<String, String> {
+    Ok(match session.ports.get(id)?.csum.tunnel_tso_bytes {
+        0 => "TSO for tunneled packets is disabled\n".into(),
+        bytes => format!("TSO segment size for tunneled packets is {bytes}\n"),
     })
 }

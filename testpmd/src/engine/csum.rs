@@ -1,8 +1,12 @@
-//! csum: checksums of IP, UDP, TCP and SCTP anew, each in software or by the port that sends; large TCP packets cut by the port.
+//! csum: checksums of IP, UDP, TCP and SCTP anew, each in software or by the port that sends, in tunnels too; large TCP packets cut by
+//! the port.
 //!
 //! Counts what was received with wrong sums, as the receiving port tells it.
 
+mod tunnel;
+
 use pollux_mempool::{Mbuf, RxFlags, TxFlags, TxOffload};
+use pollux_port::TxOffloads;
 use pollux_wire::checksum::{Sum, crc32c, pseudo_v4, pseudo_v6};
 use pollux_wire::ptype::{self, Parsed};
 use pollux_wire::{EtherType, IpProtocol, Ipv4Header, Ipv6Header};
@@ -10,8 +14,10 @@ use zerocopy::FromBytes;
 
 use super::{Ends, Engine, Marks};
 use crate::lane::{Count, Lane, LaneCounters};
+use tunnel::{Carrier, Tunnel};
 
-/// What the port that sends is to do (`csum set`, `tso set`).
+/// What the port that sends is to do (`csum set`, `tso set`, `tunnel_tso set`); of tunnelled packets the inner layers where it does not
+/// say outer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CsumSettings {
     /// The IPv4 header's sum.
@@ -22,8 +28,18 @@ pub struct CsumSettings {
     pub tcp: bool,
     /// SCTP's.
     pub sctp: bool,
+    /// The outer IPv4 header's sum.
+    pub outer_ip: bool,
+    /// The sum of a tunnel's UDP header.
+    pub outer_udp: bool,
+    /// Tunnels are looked into (`csum parse-tunnel`).
+    pub tunnels: bool,
     /// Payload bytes of each piece that a larger TCP packet is cut into; 0: none is cut.
     pub tso_bytes: u16,
+    /// The same of packets in tunnels.
+    pub tunnel_tso_bytes: u16,
+    /// Kinds of tunnels in which the port cuts.
+    pub tunnel_tso: TxOffloads,
 }
 
 /// The engine `csum`.
@@ -32,6 +48,81 @@ pub struct Csum {
     head: [u8; 12],
     marks: Marks,
     settings: CsumSettings,
+}
+
+/// A packet's layers, the innermost ones first.
+struct Layers {
+    parsed: Parsed,
+    l3: usize,
+    l4: usize,
+    /// Around them.
+    around: Option<Around>,
+}
+
+/// The outer layers of a tunnelled packet.
+struct Around {
+    tunnel: Tunnel,
+    v4: bool,
+    l3: usize,
+    l4: usize,
+}
+
+/// What the port that sends does of one packet.
+#[derive(Clone, Copy, Default)]
+struct ByPort {
+    ip: bool,
+    udp: bool,
+    tcp: bool,
+    sctp: bool,
+    outer_ip: bool,
+    outer_udp: bool,
+    /// It is cut into such pieces.
+    cut: Option<u16>,
+    /// The kind of its tunnel, as the port is told.
+    tunnel: TxFlags,
+}
+
+impl Layers {
+    fn of(frame: &[u8], outer: Parsed, tunnels: bool) -> Self {
+        let (l3, l4) = (usize::from(outer.l2_len), usize::from(outer.l2_len + outer.l3_len));
+        match if tunnels { tunnel::find(frame, &outer) } else { None } {
+            None => Self { parsed: outer, l3, l4, around: None },
+            Some(tunnel) => Self {
+                parsed: tunnel.inner,
+                l3: tunnel.inner_l3,
+                l4: tunnel.inner_l3 + usize::from(tunnel.inner.l3_len),
+                around: Some(Around { tunnel, v4: outer.ptype.is_ipv4(), l3, l4 }),
+            },
+        }
+    }
+
+    /// What a port is told of them; `None`: they are longer than it can be told.
+    fn offload(&self, cut: Option<u16>) -> Option<TxOffload> {
+        let (outer_l2, outer_l4) = self.around.as_ref().map_or((0, 0), |around| (around.l3, around.l4));
+        let offload = TxOffload {
+            l2_len: u8::try_from(self.l3 - outer_l4).ok()?,
+            l3_len: self.parsed.l3_len,
+            l4_len: u8::try_from(self.parsed.l4_len).ok()?,
+            tso_segment_bytes: cut.unwrap_or(0),
+            outer_l2_len: u8::try_from(outer_l2).ok()?,
+            outer_l3_len: u16::try_from(outer_l4 - outer_l2).ok()?,
+        };
+        let TxOffload { l2_len, l3_len, outer_l2_len, outer_l3_len, .. } = offload;
+        // The bits that an mbuf has for them.
+        let fits = l2_len < 1 << 7 && outer_l2_len < 1 << 7 && l3_len < 1 << 9 && outer_l3_len < 1 << 9;
+        fits.then_some(offload)
+    }
+}
+
+impl Around {
+    /// Whether there is a sum around the inner packet that covers it.
+    fn covers(&self, mbuf: &Mbuf) -> bool {
+        match self.tunnel.carrier {
+            Carrier::Udp => !is_zero(mbuf, self.l4 + 6),
+            Carrier::Gre(has_sum) => has_sum,
+            Carrier::Ip => false,
+        }
+    }
 }
 
 impl Csum {
@@ -56,70 +147,159 @@ impl Csum {
             // Not IP, or a packet that is to be cut as its sender asked.
             return !mbuf.tx_flags().is_empty();
         }
-        self.sums(mbuf, &parsed)
+        let layers = Layers::of(mbuf.data(), parsed, self.settings.tunnels);
+        self.sums(mbuf, &layers)
     }
 
-    fn sums(&self, mbuf: &mut Mbuf, parsed: &Parsed) -> bool {
-        let (l3, l4) = (usize::from(parsed.l2_len), usize::from(parsed.l2_len + parsed.l3_len));
-        let v4 = parsed.ptype.is_ipv4();
-        let protocol = IpProtocol(parsed.protocol);
-        let mut flags = if v4 { TxFlags::IPV4 } else { TxFlags::IPV6 };
-        let mut asks = false;
-        if v4 {
-            if self.settings.ip {
-                (flags, asks) = (flags | TxFlags::IP_CHECKSUM, true);
-            }
-            put(mbuf, l3 + 10, 0);
-            if !self.settings.ip
-                && let Some(header) = mbuf.data().get(l3..l4)
-            {
-                let sum = Sum::of(header).checksum();
-                put(mbuf, l3 + 10, sum);
-            }
+    fn sums(&self, mbuf: &mut Mbuf, layers: &Layers) -> bool {
+        let port = self.by_port(mbuf, layers);
+        let mut flags = inner_sums(mbuf, layers, port);
+        if let Some(around) = &layers.around {
+            flags |= outer_sums(mbuf, around, port);
         }
-        let mut segment_bytes = 0;
-        if parsed.l4_len != 0 {
-            // A short frame is padded, which is no payload.
-            let behind = carried(mbuf.data(), v4, l3, l4).unwrap_or(0);
-            let payload = behind.saturating_sub(usize::from(parsed.l4_len));
-            let (by_port, at, flag) = match protocol {
-                IpProtocol::UDP => (self.settings.udp, 6, TxFlags::UDP_CHECKSUM),
-                IpProtocol::TCP => (self.settings.tcp, 16, TxFlags::TCP_CHECKSUM),
-                IpProtocol::SCTP => (self.settings.sctp, 8, TxFlags::SCTP_CHECKSUM),
-                _ => (false, 0, TxFlags::empty()),
-            };
-            let unsummed = protocol == IpProtocol::UDP && mbuf.data().get(l4 + 6..l4 + 8) == Some(&[0, 0]);
-            if at != 0 && !unsummed {
-                if protocol == IpProtocol::TCP
-                    && self.settings.tso_bytes != 0
-                    && payload > usize::from(self.settings.tso_bytes)
-                {
-                    // The header's sum is the port's, too: each piece has another.
-                    flags |=
-                        TxFlags::TCP_SEGMENTATION | if v4 { TxFlags::IP_CHECKSUM } else { TxFlags::empty() };
-                    (segment_bytes, asks) = (self.settings.tso_bytes, true);
-                } else if by_port {
-                    (flags, asks) = (flags | flag, true);
-                } else {
-                    transport_sum(mbuf, protocol, v4, (l3, l4), at);
-                }
+        let kept = mbuf.tx_flags() - OURS;
+        if !flags.is_empty()
+            && let Some(offload) = layers.offload(port.cut)
+        {
+            let v4 = layers.parsed.ptype.is_ipv4();
+            flags |= if v4 { TxFlags::IPV4 } else { TxFlags::IPV6 };
+            if let Some(around) = &layers.around {
+                flags |= port.tunnel;
+                flags |= if around.v4 { TxFlags::OUTER_IPV4 } else { TxFlags::OUTER_IPV6 };
             }
+            mbuf.set_tx_offload(offload);
         }
-        let kept =
-            mbuf.tx_flags() - (TxFlags::L4_MASK | TxFlags::IP_CHECKSUM | TxFlags::IPV4 | TxFlags::IPV6);
-        mbuf.set_tx_flags(if asks { kept | flags } else { kept });
-        if asks {
-            mbuf.set_tx_offload(TxOffload {
-                l2_len: parsed.l2_len as u8,
-                l3_len: parsed.l3_len,
-                l4_len: parsed.l4_len as u8,
-                tso_segment_bytes: segment_bytes,
-                ..TxOffload::default()
-            });
+        mbuf.set_tx_flags(kept | flags);
+        !(kept | flags).is_empty()
+    }
+
+    /// What of a packet is the port's to do. A sum around it that is computed here covers the inner ones, so these are computed here too.
+    fn by_port(&self, mbuf: &Mbuf, layers: &Layers) -> ByPort {
+        let CsumSettings { ip, udp, tcp, sctp, outer_ip, outer_udp, .. } = self.settings;
+        if layers.offload(None).is_none() {
+            return ByPort::default();
         }
-        asks || !kept.is_empty()
+        let Some(around) = &layers.around else {
+            let cut = self.cut(mbuf, layers, self.settings.tso_bytes);
+            return ByPort { ip, udp, tcp, sctp, cut, ..ByPort::default() };
+        };
+        // Each piece has another outer header. A sum of GRE is nobody's but ours.
+        let may_be_cut = (outer_ip || !around.v4) && around.tunnel.carrier != Carrier::Gre(true);
+        let cut_as = if may_be_cut { around.tunnel.cut_as(self.settings.tunnel_tso) } else { None };
+        let cut = cut_as.and_then(|_| self.cut(mbuf, layers, self.settings.tunnel_tso_bytes));
+        let tunnel = cut_as.filter(|_| cut.is_some()).unwrap_or(around.tunnel.kind);
+        let by_us = match around.tunnel.carrier {
+            Carrier::Udp => cut.is_none() && !outer_udp,
+            Carrier::Gre(_) => true,
+            Carrier::Ip => false,
+        };
+        if by_us && around.covers(mbuf) {
+            return ByPort { outer_ip, tunnel, ..ByPort::default() };
+        }
+        ByPort { ip, udp, tcp, sctp, outer_ip, outer_udp, cut, tunnel }
+    }
+
+    /// The pieces that a packet is to be cut into, if it is larger than one.
+    fn cut(&self, mbuf: &Mbuf, layers: &Layers, bytes: u16) -> Option<u16> {
+        if bytes == 0 || !layers.parsed.ptype.is_tcp() {
+            return None;
+        }
+        // A short frame is padded, which is no payload.
+        let carried = carried(mbuf.data(), layers.parsed.ptype.is_ipv4(), layers.l3, layers.l4)?;
+        let payload = carried.saturating_sub(usize::from(layers.parsed.l4_len));
+        (payload > usize::from(bytes)).then_some(bytes)
     }
 }
+
+/// Fills in the sums of the innermost layers; the answer is what is asked of the port instead.
+fn inner_sums(mbuf: &mut Mbuf, layers: &Layers, port: ByPort) -> TxFlags {
+    let &Layers { parsed, l3, l4, .. } = layers;
+    let v4 = parsed.ptype.is_ipv4();
+    let mut flags = TxFlags::empty();
+    if v4 {
+        // The header's sum is the port's of a packet to be cut, too: each piece has another.
+        flags |= ip_sum(mbuf, l3, l4, port.ip || port.cut.is_some(), TxFlags::IP_CHECKSUM);
+    }
+    if port.cut.is_some() {
+        return flags | TxFlags::TCP_SEGMENTATION;
+    }
+    let protocol = IpProtocol(parsed.protocol);
+    let (by_port, at, flag) = match protocol {
+        // Zero says that there is none.
+        IpProtocol::UDP if !is_zero(mbuf, l4 + 6) => (port.udp, 6, TxFlags::UDP_CHECKSUM),
+        IpProtocol::TCP => (port.tcp, 16, TxFlags::TCP_CHECKSUM),
+        IpProtocol::SCTP => (port.sctp, 8, TxFlags::SCTP_CHECKSUM),
+        _ => return flags,
+    };
+    if parsed.l4_len == 0 {
+        return flags;
+    }
+    if by_port {
+        return flags | flag;
+    }
+    transport_sum(mbuf, protocol, v4, (l3, l4), at);
+    flags
+}
+
+/// The same of the layers around them, which come after.
+fn outer_sums(mbuf: &mut Mbuf, around: &Around, port: ByPort) -> TxFlags {
+    let &Around { tunnel, v4, l3, l4 } = around;
+    let mut flags = TxFlags::empty();
+    match tunnel.carrier {
+        Carrier::Udp if port.outer_udp => flags |= TxFlags::OUTER_UDP_CHECKSUM,
+        // The pieces would all have the sum of the whole. Source: DPDK `app/test-pmd/csumonly.c`, `process_outer_cksums`.
+        Carrier::Udp if port.cut.is_some() => put(mbuf, l4 + 6, 0),
+        Carrier::Udp if !is_zero(mbuf, l4 + 6) => transport_sum(mbuf, IpProtocol::UDP, v4, (l3, l4), 6),
+        Carrier::Gre(true) => gre_sum(mbuf, v4, l3, l4),
+        _ => {}
+    }
+    if v4 {
+        flags |= ip_sum(mbuf, l3, l4, port.outer_ip, TxFlags::OUTER_IP_CHECKSUM);
+    }
+    flags
+}
+
+/// The sum of an IPv4 header, here or by the port.
+fn ip_sum(mbuf: &mut Mbuf, l3: usize, l4: usize, by_port: bool, flag: TxFlags) -> TxFlags {
+    put(mbuf, l3 + 10, 0);
+    if by_port {
+        return flag;
+    }
+    if let Some(header) = mbuf.data().get(l3..l4) {
+        let sum = Sum::of(header).checksum();
+        put(mbuf, l3 + 10, sum);
+    }
+    TxFlags::empty()
+}
+
+/// The sum of a GRE header, and all that it carries.
+fn gre_sum(mbuf: &mut Mbuf, v4: bool, l3: usize, l4: usize) {
+    let Some(bytes) = carried(mbuf.data(), v4, l3, l4).filter(|bytes| fits(mbuf, l4, *bytes)) else { return };
+    put(mbuf, l4 + 4, 0);
+    let sum = sum_of(Sum::ZERO, mbuf, l4, bytes).checksum();
+    put(mbuf, l4 + 4, sum);
+}
+
+/// Whether a field of two bytes is there and zero.
+fn is_zero(mbuf: &Mbuf, at: usize) -> bool {
+    mbuf.data().get(at..at + 2) == Some(&[0, 0])
+}
+
+/// Whether a packet has so many bytes from there on.
+fn fits(mbuf: &Mbuf, from: usize, bytes: usize) -> bool {
+    (mbuf.pkt_len() as usize).checked_sub(from).is_some_and(|there| bytes <= there)
+}
+
+/// What of a packet's flags is decided here.
+const OURS: TxFlags = TxFlags::L4_MASK
+    .union(TxFlags::IP_CHECKSUM)
+    .union(TxFlags::IPV4)
+    .union(TxFlags::IPV6)
+    .union(TxFlags::OUTER_IP_CHECKSUM)
+    .union(TxFlags::OUTER_UDP_CHECKSUM)
+    .union(TxFlags::OUTER_IPV4)
+    .union(TxFlags::OUTER_IPV6)
+    .union(TxFlags::TUNNEL_MASK);
 
 /// Whether an Ethernet frame carries IP, or tags behind which it may.
 #[inline(always)]
@@ -184,10 +364,7 @@ fn put(mbuf: &mut Mbuf, at: usize, value: u16) {
 /// The sum of a transport header and what is behind it, over all segments.
 fn transport_sum(mbuf: &mut Mbuf, protocol: IpProtocol, v4: bool, (l3, l4): (usize, usize), at: usize) {
     // What IP says, since a short frame is padded.
-    let Some(bytes) = carried(mbuf.data(), v4, l3, l4) else { return };
-    if bytes > mbuf.pkt_len() as usize - l4 {
-        return;
-    }
+    let Some(bytes) = carried(mbuf.data(), v4, l3, l4).filter(|bytes| fits(mbuf, l4, *bytes)) else { return };
     if protocol == IpProtocol::SCTP {
         put(mbuf, l4 + at, 0);
         put(mbuf, l4 + at + 2, 0);
@@ -198,14 +375,17 @@ fn transport_sum(mbuf: &mut Mbuf, protocol: IpProtocol, v4: bool, (l3, l4): (usi
         return;
     }
     put(mbuf, l4 + at, 0);
-    let Some(mut sum) = pseudo(mbuf.data(), protocol, v4, l3, bytes) else { return };
-    let mut offset = 0;
-    for piece in pieces(mbuf, l4, bytes) {
-        sum = sum.add_bytes_at(offset, piece);
-        offset += piece.len();
-    }
+    let Some(pseudo) = pseudo(mbuf.data(), protocol, v4, l3, bytes) else { return };
+    let sum = sum_of(pseudo, mbuf, l4, bytes);
     let sum = if protocol == IpProtocol::UDP { sum.checksum_udp() } else { sum.checksum() };
     put(mbuf, l4 + at, sum);
+}
+
+/// A sum with `bytes` bytes of a packet from `from` on.
+fn sum_of(sum: Sum, mbuf: &Mbuf, from: usize, bytes: usize) -> Sum {
+    let summed = pieces(mbuf, from, bytes)
+        .fold((sum, 0), |(sum, offset), piece| (sum.add_bytes_at(offset, piece), offset + piece.len()));
+    summed.0
 }
 
 /// Bytes behind the IP header, as it says.
@@ -238,100 +418,4 @@ fn pieces(mbuf: &Mbuf, from: usize, bytes: usize) -> impl Iterator<Item = &[u8]>
 }
 
 #[cfg(test)]
-mod tests {
-    use pollux_mempool::MbufPool;
-    use pollux_port::{FrameSource, MacAddress};
-    use pollux_wire::build::Frame;
-    use pollux_wire::{Tci, TcpFlags};
-
-    use super::*;
-
-    const ENDS: Ends = Ends { source: MacAddress([2, 0, 0, 0, 0, 1]), peer: MacAddress([2, 0, 0, 0, 0, 2]) };
-
-    fn pool() -> MbufPool {
-        MbufPool::builder("sums", 128).build_anonymous().expect("memory")
-    }
-
-    fn frames() -> Vec<Frame> {
-        let ether = || Frame::ether(ENDS.source, ENDS.peer);
-        vec![
-            ether().ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, 2).payload(b"odd"),
-            ether()
-                .ipv4([10, 0, 0, 1], [10, 0, 0, 2])
-                .tcp(1, 2)
-                .flags(TcpFlags::SYN)
-                .payload(b"")
-                .padded_to(60),
-            ether().vlan(Tci(7)).ipv6(1, 2).tcp(1, 2).payload(b"over IPv6"),
-            ether().ipv6(1, 2).udp(3, 4).payload(&[0xff; 301]),
-        ]
-    }
-
-    #[test]
-    fn software_sums_are_those_of_the_sender() {
-        let engine = Csum::new(&ENDS, Marks::default(), CsumSettings::default());
-        let pool = pool();
-        for frame in frames() {
-            let mut wrong = frame.clone();
-            let l3 = wrong.len() - frame.len() + usize::from(ptype::parse(&frame).l2_len);
-            let parsed = ptype::parse(&frame);
-            let l4 = usize::from(parsed.l2_len + parsed.l3_len);
-            let at = l4 + if parsed.ptype.is_udp() { 6 } else { 16 };
-            wrong[at..at + 2].copy_from_slice(&[0x12, 0x34]);
-            if parsed.ptype.is_ipv4() {
-                wrong[l3 + 10..l3 + 12].copy_from_slice(&[0x56, 0x78]);
-            }
-            let mut mbuf = pool.alloc_frame(&wrong).expect("an mbuf");
-            engine.edit(&mut mbuf);
-            assert_eq!(mbuf.data()[12..], frame[12..]);
-            assert!(mbuf.tx_flags().is_empty());
-            // The same in two segments.
-            let mut first = pool.alloc_frame(&wrong[..l4 + 20.min(wrong.len() - l4)]).expect("an mbuf");
-            let rest = &wrong[first.data_len()..];
-            if !rest.is_empty() {
-                first.chain(pool.alloc_frame(rest).expect("an mbuf")).expect("a chain");
-            }
-            engine.edit(&mut first);
-            let mut whole = vec![0; frame.len()];
-            first.read(0, &mut whole);
-            assert_eq!(whole[12..], frame[12..], "in two segments");
-        }
-    }
-
-    #[test]
-    fn what_the_port_does_is_asked_for() {
-        let settings = CsumSettings { ip: true, udp: true, tcp: true, sctp: true, tso_bytes: 5 };
-        let engine = Csum::new(&ENDS, Marks::default(), settings);
-        let pool = pool();
-        let wanted = [
-            TxFlags::IPV4 | TxFlags::IP_CHECKSUM | TxFlags::UDP_CHECKSUM,
-            // No payload to cut.
-            TxFlags::IPV4 | TxFlags::IP_CHECKSUM | TxFlags::TCP_CHECKSUM,
-            TxFlags::IPV6 | TxFlags::TCP_SEGMENTATION,
-            TxFlags::IPV6 | TxFlags::UDP_CHECKSUM,
-        ];
-        for (frame, flags) in frames().into_iter().zip(wanted) {
-            let mut mbuf = pool.alloc_frame(&frame).expect("an mbuf");
-            engine.edit(&mut mbuf);
-            assert_eq!(mbuf.tx_flags(), flags);
-            let offload = mbuf.tx_offload();
-            assert_eq!(
-                offload.tso_segment_bytes,
-                if flags.contains(TxFlags::TCP_SEGMENTATION) { 5 } else { 0 }
-            );
-        }
-    }
-
-    #[test]
-    fn what_is_no_ip_or_cut_off_stays() {
-        let engine = Csum::new(&ENDS, Marks::default(), CsumSettings::default());
-        let pool = pool();
-        for frame in frames() {
-            for bytes in 0..frame.len() {
-                let mut mbuf = pool.alloc_frame(&frame[..bytes]).expect("an mbuf");
-                engine.edit(&mut mbuf);
-                assert_eq!(mbuf.data_len(), bytes);
-            }
-        }
-    }
-}
+mod tests;

@@ -129,13 +129,16 @@ pub fn txpkts(session: &Session) -> String {
 /// There is no such port.
 pub fn csum(session: &Session, id: u16) -> Result<String, String> {
     let csum = session.ports.get(id)?.csum;
-    let by = |hw: bool| if hw { "hw" } else { "sw" };
-    Ok(format!(
-        "Parse tunnel is off\nIP checksum offload is {}\nUDP checksum offload is {}\nTCP checksum offload is {}\n\
-         SCTP checksum offload is {}\nOuter-Ip checksum offload is sw\nOuter-Udp checksum offload is sw\n",
-        by(csum.ip),
-        by(csum.udp),
-        by(csum.tcp),
-        by(csum.sctp)
-    ))
+    let mut text = format!("Parse tunnel is {}\n", if csum.tunnels { "on" } else { "off" });
+    for (name, hw) in [
+        ("IP", csum.ip),
+        ("UDP", csum.udp),
+        ("TCP", csum.tcp),
+        ("SCTP", csum.sctp),
+        ("Outer-Ip", csum.outer_ip),
+        ("Outer-Udp", csum.outer_udp),
+    ] {
+        text += &format!("{name} checksum offload is {}\n", if hw { "hw" } else { "sw" });
+    }
+    Ok(text)
 }

@@ -54,7 +54,7 @@ impl Testpmd {
         let mut command = Command::new(release_dir().join("testpmd"));
         command.args(["-l", "0,1", "--no-telemetry"]).args(devices).args(FIXED);
         command.args(["--record-core-cycles", &mode]).args(more);
-        Self::over(command)
+        Self::over(&mut command)
     }
 
     /// The same, to be watched at a place.

@@ -1,5 +1,10 @@
 //! testpmd as a user runs it: its prompt, its output, its bad inputs.
 
+mod dts;
+mod engines;
+mod transcript;
+mod typist;
+
 use std::io::{Read, Write};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -7,14 +12,9 @@ use std::time::{Duration, Instant};
 use pollux_tests::{capture, thread};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use typist::{Typist, number, testpmd, two_cpus};
 
 const NULLS: [&str; 6] = ["-l", "0,1", "--vdev", "net_null0", "--vdev", "net_null1"];
-
-fn testpmd(eal: &[&str], options: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_testpmd"));
-    command.arg("--no-huge").args(eal).arg("--").args(options);
-    command
-}
 
 /// What it says to these lines, typed at its prompt.
 fn typed(eal: &[&str], options: &[&str], lines: &str) -> Output {
@@ -32,16 +32,6 @@ fn typed(eal: &[&str], options: &[&str], lines: &str) -> Output {
 fn text(output: &Output) -> String {
     assert!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-/// The number behind a label, the first time that it occurs.
-fn number(text: &str, label: &str) -> u64 {
-    let behind = text.split(label).nth(1).unwrap_or_else(|| panic!("no {label} in {text}"));
-    behind
-        .split_whitespace()
-        .next()
-        .and_then(|word| word.parse().ok())
-        .unwrap_or_else(|| panic!("{label}: {behind}"))
 }
 
 #[test]
@@ -153,58 +143,6 @@ fn ports_are_configured_anew_between_runs() {
     assert!(said.contains("Number of TXDs: 128") && said.contains("Number of TXDs: 1024"), "{said}");
     assert_eq!(said.matches("Done.\n").count(), 2, "{said}");
     assert!(said.contains("No stream:"), "nothing is left to forward between: {said}");
-}
-
-/// A session that is typed line by line, each after the answer to the last.
-struct Typist {
-    child: std::process::Child,
-    input: std::process::ChildStdin,
-    output: std::process::ChildStdout,
-}
-
-impl Typist {
-    fn start(eal: &[&str], options: &[&str]) -> Self {
-        let mut command = testpmd(eal, &[&["-i"], options].concat());
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("testpmd");
-        let (input, output) = (child.stdin.take().expect("a pipe"), child.stdout.take().expect("a pipe"));
-        let mut typist = Self { child, input, output };
-        typist.answer();
-        typist
-    }
-
-    /// What is printed up to the next prompt.
-    fn answer(&mut self) -> String {
-        let (mut said, mut byte) = (Vec::new(), [0]);
-        while !said.ends_with(b"testpmd> ") {
-            assert_eq!(self.output.read(&mut byte).expect("a pipe"), 1, "{}", String::from_utf8_lossy(&said));
-            said.push(byte[0]);
-        }
-        String::from_utf8_lossy(&said).into_owned()
-    }
-
-    fn line(&mut self, line: &str) -> String {
-        writeln!(self.input, "{line}").expect("a pipe");
-        self.answer()
-    }
-
-    /// The same line again until its answer is as it should be: lcores and devices work beside other tests.
-    fn until(&mut self, line: &str, done: impl Fn(&str) -> bool) {
-        let end = Instant::now() + pollux_tests::patience::patient(Duration::from_secs(20));
-        loop {
-            let said = self.line(line);
-            if done(&said) {
-                return;
-            }
-            assert!(Instant::now() < end, "{line}: {said}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-
-    fn quit(mut self) {
-        writeln!(self.input, "quit").expect("a pipe");
-        std::io::copy(&mut self.output, &mut std::io::sink()).expect("a pipe");
-        assert!(self.child.wait().expect("its end").success());
-    }
 }
 
 /// Between frames that come every 5 ms its lcore sleeps, and still hears what is typed.
@@ -491,12 +429,4 @@ fn ten_thousand_lines_are_obeyed_or_refused() {
     assert!(!said.contains("panicked") && !String::from_utf8_lossy(&output.stderr).contains("panicked"));
     assert!(said.matches("testpmd> ").count() >= 10_000);
     assert!(said.trim_end().ends_with("Bye..."));
-}
-
-fn two_cpus() -> bool {
-    let there = std::thread::available_parallelism().is_ok_and(|count| count.get() > 1);
-    if !there {
-        eprintln!("skipped: two CPUs are needed");
-    }
-    there
 }
