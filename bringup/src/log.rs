@@ -5,12 +5,13 @@
 //! component as its target; the test below compares the two.
 
 /// In alphabetical order.
-pub(crate) const COMPONENTS: [&str; 20] = [
+pub(crate) const COMPONENTS: [&str; 21] = [
     "lib.eal",
     "lib.ethdev",
     "lib.ethdev.trace",
     "lib.frame_io",
     "lib.mempool",
+    "lib.pdump",
     "lib.telemetry",
     "lib.verbs",
     "model.pci",

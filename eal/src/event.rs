@@ -79,6 +79,7 @@ const READY_MAX: usize = 64;
 ///
 /// Each has a token, chosen by the caller, by which it is reported. Files are reported as long as they are readable. The set is made
 /// where the files are opened, and moves to the thread that waits.
+#[doc(alias = "rte_epoll_wait")]
 pub struct EventSet {
     epoll: OwnedFd,
 }

@@ -21,6 +21,7 @@ impl RxQueue {
     ///
     /// # Errors
     /// [`PortError::Unsupported`], also when the port was not configured for interrupts; what the device said.
+    #[doc(alias = "rte_eth_dev_rx_intr_enable")]
     pub fn enable_interrupt(&mut self) -> Result<(), PortError> {
         self.driver_mut().set_interrupt(true).map_err(|error| error.named(self.port_name()))
     }
@@ -29,6 +30,7 @@ impl RxQueue {
     ///
     /// # Errors
     /// As [`RxQueue::enable_interrupt`].
+    #[doc(alias = "rte_eth_dev_rx_intr_disable")]
     pub fn disable_interrupt(&mut self) -> Result<(), PortError> {
         self.driver_mut().set_interrupt(false).map_err(|error| error.named(self.port_name()))
     }
@@ -37,6 +39,7 @@ impl RxQueue {
     ///
     /// # Errors
     /// As [`RxQueue::enable_interrupt`].
+    #[doc(alias = "rte_eth_dev_rx_intr_ctl_q")]
     pub fn interrupt_fd(&self) -> Result<BorrowedFd<'_>, PortError> {
         self.driver().interrupt_fd().map_err(|error| error.named(self.port_name()))
     }

@@ -19,10 +19,10 @@ pub(crate) struct Args {
     file: PathBuf,
 }
 
-/// Tells where the model differs from the card, and keeps the report.
+/// Tells where the model differs from the card, and keeps the report unless it is a model's own.
 ///
 /// # Errors
-/// The file is no report of this version, or that of a model.
+/// The file is no report of this version.
 pub(crate) fn card(args: &Args) -> Outcome {
     let file = std::path::absolute(&args.file).map_err(|why| format!("{}: {why}", args.file.display()))?;
     let mut doctor = cargo(&["run", "--quiet", "--package", "pollux-doctor", "--", "--differences"]);
@@ -36,7 +36,13 @@ pub(crate) fn card(args: &Args) -> Outcome {
     };
     print!("{differences}");
     let report = fs::read_to_string(&file).map_err(|why| format!("{}: {why}", file.display()))?;
-    let name = name(&report).map_err(|why| format!("{}: {why}", file.display()))?;
+    let Some(name) = name(&report) else {
+        println!(
+            "xtask: card: {} differences; not kept: the report is that of a device model",
+            differences.lines().count()
+        );
+        return Ok(());
+    };
     let folder = root().join(CARDS);
     let write = |path: PathBuf, text: &str| {
         fs::write(&path, text).map_err(|why| format!("cannot write {}: {why}", path.display()))
@@ -48,14 +54,14 @@ pub(crate) fn card(args: &Args) -> Outcome {
     Ok(())
 }
 
-/// What a report is called: card, firmware and kernel.
-fn name(report: &str) -> Result<String, String> {
+/// What a report is called: card, firmware and kernel. `None`: it is that of a device model, and says nothing of a card.
+fn name(report: &str) -> Option<String> {
     let about = |key: &str| {
         let line = report.lines().find_map(|line| line.strip_prefix("about ")?.strip_prefix(key));
         line.map(str::trim).filter(|value| !value.is_empty())
     };
     if about("driver ") == Some(MODEL) {
-        return Err("is the report of a device model, and says nothing of a card".into());
+        return None;
     }
     let parts = ["card ", "firmware ", "kernel "].map(|key| about(key).unwrap_or("unknown"));
     let plain = |text: &str| -> String {
@@ -64,7 +70,7 @@ fn name(report: &str) -> Result<String, String> {
             text.chars().map(|letter| if kept(letter) { letter } else { '-' }).take(40).collect();
         text.to_ascii_lowercase()
     };
-    Ok(parts.map(plain).join("--"))
+    Some(parts.map(plain).join("--"))
 }
 
 #[cfg(test)]
@@ -75,9 +81,9 @@ mod tests {
     fn a_report_is_called_by_card_firmware_and_kernel() {
         let report = "pollux card report 1\nabout card ConnectX-6 Dx\nabout driver mlx5_core\n\
                       about firmware 22.41.1000\nabout kernel 6.12.57+deb13-amd64\nstep device\n";
-        assert_eq!(name(report).as_deref(), Ok("connectx-6-dx--22-41-1000--6-12-57-deb13-amd64"));
+        assert_eq!(name(report).as_deref(), Some("connectx-6-dx--22-41-1000--6-12-57-deb13-amd64"));
         // No path leads elsewhere.
-        assert_eq!(name("about card ../../x\n").as_deref(), Ok("------x--unknown--unknown"));
-        assert!(name("about driver the device model\n").is_err_and(|why| why.contains("of a device model")));
+        assert_eq!(name("about card ../../x\n").as_deref(), Some("------x--unknown--unknown"));
+        assert_eq!(name("about driver the device model\n"), None);
     }
 }

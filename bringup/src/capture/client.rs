@@ -2,18 +2,22 @@
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use pollux_capture::{
     Asked, CLIENTS_MAX, CaptureReply, CaptureRequest, INTERFACES_MAX, Interface, Layout, Port, Program,
     Request, Response, SNAPLEN_MAX, Writer,
 };
 use pollux_eal::clock::Source;
-use pollux_port::capture::{Attached, Tap};
+use pollux_port::capture::{Attached, Captures, Tap};
 use pollux_port::{PortId, PortView};
 use rustix::io::{Errno, IoSlice};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recv, sendmsg};
 
 use super::Served;
+
+/// How long queues have to see a new capture.
+const SETTLE: Duration = Duration::from_millis(250);
 
 /// A client that is connected.
 pub(super) struct Client {
@@ -58,7 +62,10 @@ impl Client {
                 "{CLIENTS_MAX} captures run already, which is the most; end one of them"
             )),
             Ok(Request::Capture(request)) => match capture(served, &request) {
-                Ok((writer, attached)) => return self.begin(served, &request, &writer, attached),
+                Ok((writer, attached)) => {
+                    settle(&served.captures);
+                    return self.begin(served, &request, &writer, attached);
+                }
                 Err(problem) => Response::Error(problem),
             },
             Err(problem) => Response::Error(problem),
@@ -111,6 +118,15 @@ fn describe(view: &PortView) -> Option<Port> {
         received: stats.ipackets,
         missed: stats.imissed + stats.ierrors + stats.rx_nombuf,
     })
+}
+
+/// Waits until all queues that are polled have seen the change: an lcore that was preempted within a burst may yet receive what the client
+/// makes arrive once it is told that it captures. Queues that nobody polls are not waited for longer.
+fn settle(captures: &Captures) {
+    let end = Instant::now() + SETTLE;
+    while captures.collect() && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Makes a ring and has the ports fill it.

@@ -10,6 +10,7 @@ use super::*;
 
 /// Long enough that no load of a filter here goes past the end: there the order of checks would decide.
 const BYTES: usize = 200;
+const SHORT: usize = 96;
 
 /// The filters of `golden/filters.txt` and libpcap's programs.
 fn golden() -> Vec<(String, Vec<Instruction>)> {
@@ -98,7 +99,7 @@ fn frame(kind: Kind) -> Vec<u8> {
         }
         _ => frame.extend([[0x88, 0xcc], [0x80, 0x35], [0x00, 0x40]][pick(kind.protocol, 3)]),
     }
-    let bytes = if kind.bytes.is_multiple_of(3) { 128 } else { BYTES };
+    let bytes = if kind.bytes.is_multiple_of(3) { SHORT } else { BYTES };
     frame.resize(bytes, kind.bytes);
     frame
 }
