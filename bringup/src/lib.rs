@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod capture;
+mod devices;
 mod driver;
 mod error;
 mod exclusive;
@@ -30,6 +31,7 @@ mod telemetry;
 mod transmit;
 mod view;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use pollux_config::{CommandLine, PortSpec};
@@ -68,6 +70,8 @@ pub struct Bringup {
     modelled: telemetry::Models,
     rdma: telemetry::RdmaDevices,
     specs: Vec<PortSpec>,
+    /// Numbers of ports whose devices were detached.
+    free: BTreeSet<PortId>,
     drivers: Drivers,
     line: CommandLine,
     pool_options: PoolOptions,
@@ -138,6 +142,7 @@ impl Bringup {
             modelled,
             rdma,
             specs,
+            free: BTreeSet::new(),
             drivers,
             line,
             pool_options,
@@ -222,38 +227,13 @@ impl Bringup {
         }
     }
 
-    /// Closes a port, whatever became of its device, and opens the device that was named for it again, under the same number and
-    /// name: a device that was removed and is back, say. The port is to be started anew, with [`Bringup::start_ports`]. Its queues
-    /// are to be dropped before: a device that is gone may reach their buffers until its file is closed, and it is closed with the
-    /// last of them.
-    ///
-    /// # Errors
-    /// [`BringupError::NoPort`] for a number that was never given; what opening says, and then the port is not there until this
-    /// is called again with success.
-    pub fn reopen(&mut self, id: PortId) -> Result<(), BringupError> {
-        let device = self.spec(id)?.device.clone();
-        let name = device.name.as_str();
-        // A device that is gone refuses; what there was of it goes here all the same.
-        drop(self.ports.remove(id));
-        if let Some(model) = self.models.get_mut(usize::from(id.0)) {
-            *model = None;
-        }
-        let prepared = self.drivers.prepare(&device, &self.line.eal.devices)?;
-        let Opened { driver, model } = prepared.open(name, &self.eal).map_err(|error| error.named(name))?;
-        self.ports.put_back(id, name, driver)?;
-        self.modelled.put(name, model.as_ref());
-        if let Some(place) = self.models.get_mut(usize::from(id.0)) {
-            *place = model;
-        }
-        Ok(())
-    }
-
     /// Returns the configuration of a port from the command line or the profile.
     ///
     /// # Errors
     /// [`BringupError::NoPort`].
     pub fn spec(&self, id: PortId) -> Result<&PortSpec, BringupError> {
-        self.specs.get(usize::from(id.0)).ok_or(BringupError::NoPort { port: id.0 })
+        let spec = self.specs.get(usize::from(id.0)).filter(|_| !self.free.contains(&id));
+        spec.ok_or(BringupError::NoPort { port: id.0 })
     }
 
     /// A port's device as one of RDMA, beside the port: another context of the same device, whose packets do not pass the port's

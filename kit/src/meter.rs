@@ -56,7 +56,7 @@ struct Streams {
 #[derive(Clone, Debug)]
 pub struct Meter {
     start: Instant,
-    ports: Arc<[PortId]>,
+    ports: Arc<Mutex<Arc<[PortId]>>>,
     streams: Arc<Mutex<Streams>>,
 }
 
@@ -75,13 +75,18 @@ impl Meter {
     /// Counts these ports, without streams until there are some.
     #[must_use]
     pub fn of_ports(ports: &[PortId]) -> Self {
-        Self { start: Instant::now(), ports: ports.into(), streams: Arc::default() }
+        Self { start: Instant::now(), ports: Arc::new(Mutex::new(ports.into())), streams: Arc::default() }
     }
 
     /// The ports that are in use.
     #[must_use]
-    pub fn ports(&self) -> &[PortId] {
-        &self.ports
+    pub fn ports(&self) -> Arc<[PortId]> {
+        self.ports.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Counts these ports from now on.
+    pub fn replace_ports(&self, ports: &[PortId]) {
+        *self.ports.lock().unwrap_or_else(PoisonError::into_inner) = ports.into();
     }
 
     /// Counts these streams from now on. What the present ones had counted stays in the sums.
@@ -102,7 +107,8 @@ impl Meter {
     #[must_use]
     pub fn read(&self, view: &View) -> Counts {
         let seconds = self.start.elapsed().as_secs_f64();
-        let wanted = view.ports().into_iter().filter(|port| self.ports.contains(&port.id()));
+        let known = self.ports();
+        let wanted = view.ports().into_iter().filter(|port| known.contains(&port.id()));
         let ports: Vec<(PortView, PortReading)> =
             wanted.filter_map(|port| port.reading().map(|reading| (port, reading))).collect();
         let (streams, lcores) = self.streams_and_lcores(&ports, view);
@@ -229,7 +235,7 @@ mod tests {
     #[test]
     fn ports_of_paths_in_any_order_are_counted_once() {
         let meter = Meter::new(vec![counted(3, 2, 0), counted(0, 1, 0), counted(3, 2, 1), counted(1, 0, 1)]);
-        assert_eq!(meter.ports(), [0, 1, 2, 3].map(PortId));
+        assert_eq!(*meter.ports(), [0, 1, 2, 3].map(PortId));
     }
 
     #[test]

@@ -95,7 +95,7 @@ impl<'a> Watch<'a> {
 
     /// Says which links are down from the beginning: a change there is none to tell of.
     fn links_down(&self, bringup: &mut Bringup, meter: &Meter, screen: &mut Option<Screen>) {
-        for &id in meter.ports() {
+        for &id in &*meter.ports() {
             let Some(port) = bringup.ports.get_mut(id) else { continue };
             let link = port.link();
             if !link.up {
@@ -120,7 +120,7 @@ impl<'a> Watch<'a> {
         screen: &mut Option<Screen>,
     ) -> Result<(), BringupError> {
         let mut left = 0;
-        for &id in meter.ports() {
+        for &id in &*meter.ports() {
             let Some(port) = bringup.ports.get_mut(id) else { continue };
             while let Some(event) = port.poll_event() {
                 match event {

@@ -1,5 +1,6 @@
 //! The commands of the prompt: all of them, in one table.
 
+mod attach;
 mod control;
 mod display;
 mod filter;
@@ -29,11 +30,12 @@ pub fn run(session: &mut Session, line: &str) -> Result<String, String> {
 /// All commands.
 #[must_use]
 pub fn table() -> Vec<Command> {
-    let parts: [&[Command]; 6] = [
+    let parts: [&[Command]; 7] = [
         control::COMMANDS,
         display::COMMANDS,
         setting::COMMANDS,
         port::COMMANDS,
+        attach::COMMANDS,
         filter::COMMANDS,
         flow::COMMANDS,
     ];

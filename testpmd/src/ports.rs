@@ -99,7 +99,7 @@ impl PortSlot {
 /// All ports, and what they are fed from.
 #[derive(Debug)]
 pub struct Ports {
-    /// By number.
+    /// In order of their numbers.
     pub slots: Vec<PortSlot>,
     /// What mbufs come from.
     pub pool: Option<MbufPool>,
@@ -119,7 +119,7 @@ impl Ports {
     /// # Errors
     /// DPDK's line.
     pub fn get(&self, id: u16) -> Result<&PortSlot, String> {
-        self.slots.get(usize::from(id)).ok_or_else(|| no_port(id))
+        self.slots.iter().find(|slot| slot.id.0 == id).ok_or_else(|| no_port(id))
     }
 
     /// The port of that number.
@@ -127,7 +127,7 @@ impl Ports {
     /// # Errors
     /// DPDK's line.
     pub fn get_mut(&mut self, id: u16) -> Result<&mut PortSlot, String> {
-        self.slots.get_mut(usize::from(id)).ok_or_else(|| no_port(id))
+        self.slots.iter_mut().find(|slot| slot.id.0 == id).ok_or_else(|| no_port(id))
     }
 
     /// What the pool needs for all that is wanted.

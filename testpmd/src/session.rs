@@ -26,6 +26,7 @@ use crate::engine::{
 };
 use crate::forward::{self, Stream};
 use crate::lane::{Lane, LaneView, RECORD_BURSTS, STOP, Switches, TxRetry, VERBOSE};
+use crate::options::Options;
 use crate::ports::Ports;
 use crate::topology::Topology;
 
@@ -102,6 +103,8 @@ pub struct Session {
     pub console: Console,
     /// Reads what is counted, on any thread.
     pub meter: Meter,
+    /// What ports that are attached are to be, as those of the start.
+    pub(crate) options: Options,
     switches: Switches,
     /// Wakes lcores that sleep when [`STOP`] is set.
     stopping: EventFd,
@@ -136,12 +139,24 @@ impl Session {
         bringup: Bringup,
         ports: Ports,
         settings: Settings,
+        options: Options,
         console: Console,
     ) -> Result<Self, BringupError> {
         let (switches, stopping) = (Arc::new(AtomicU32::new(0)), EventFd::new()?);
         let ids: Vec<PortId> = ports.slots.iter().map(|slot| slot.id).collect();
         let meter = Meter::of_ports(&ids);
-        Ok(Self { bringup, ports, settings, run: None, quit: false, console, meter, switches, stopping })
+        Ok(Self {
+            bringup,
+            ports,
+            settings,
+            run: None,
+            quit: false,
+            console,
+            meter,
+            options,
+            switches,
+            stopping,
+        })
     }
 
     /// What takes samples of it, on any thread.

@@ -7,7 +7,7 @@ use pollux_bringup::{Bringup, BringupError, ReceiveRequest};
 use pollux_config::CommandLine;
 use pollux_eal::lcore::LcoreId;
 use pollux_kit::{Console, Meter};
-use pollux_port::{HashFields, RssConfig, RxOffloads, TxOffloads};
+use pollux_port::{HashFields, PortId, RssConfig, RxOffloads, TxOffloads};
 
 use crate::engine::{NoisySettings, TxPlan, TxSplit};
 use crate::options::{Options, peers_of_file};
@@ -37,9 +37,7 @@ pub(crate) fn session(line: &CommandLine, options: &Options) -> Result<Session, 
     let slots = bringup.ports.iter_all().map(|port| PortSlot::new(port.id(), Wants::default()));
     let mut slots: Vec<PortSlot> = slots.collect();
     for slot in &mut slots {
-        let spec = bringup.spec(slot.id)?.clone();
-        let info = bringup.ports.get(slot.id).map(pollux_port::Port::info).unwrap_or_default();
-        slot.wants = wants(options, &info, &spec);
+        slot.wants = wants_of(&bringup, slot.id, options)?;
     }
     let ports = forwarding_ports(&slots, options)?;
     // One size is that of all mbufs; several are those of buffer split's segments.
@@ -91,7 +89,7 @@ pub(crate) fn session(line: &CommandLine, options: &Options) -> Result<Session, 
     for notice in bringup.ports.iter().filter_map(|port| options.idle.notice(port)) {
         say(format_args!("testpmd: {notice}"));
     }
-    let mut session = Session::new(bringup, ports_of_session, settings, console)?;
+    let mut session = Session::new(bringup, ports_of_session, settings, options.clone(), console)?;
     if options.interactive {
         console.print("Interactive-mode selected\n");
     }
@@ -101,7 +99,7 @@ pub(crate) fn session(line: &CommandLine, options: &Options) -> Result<Session, 
     session.wait_for_links();
     console.print("Done\n");
     // Time counts from here.
-    session.meter = Meter::of_ports(session.meter.ports());
+    session.meter = Meter::of_ports(&session.meter.ports());
     Ok(session)
 }
 
@@ -179,6 +177,12 @@ fn forwarding_ports(slots: &[PortSlot], options: &Options) -> Result<Vec<u16>, B
         wanted.truncate(count);
     }
     Ok(wanted)
+}
+
+/// What the options ask of an open port.
+pub(crate) fn wants_of(bringup: &Bringup, id: PortId, options: &Options) -> Result<Wants, BringupError> {
+    let info = bringup.ports.get(id).map(pollux_port::Port::info).unwrap_or_default();
+    Ok(wants(options, &info, bringup.spec(id)?))
 }
 
 /// What the options ask of a port, on top of what the profile says.
