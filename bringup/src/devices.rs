@@ -50,9 +50,8 @@ impl Bringup {
         devices.allow.push(device.clone());
         let prepared = self.drivers.prepare(&device, &devices)?;
         let present = || {
-            let open = |place: &usize| u16::try_from(*place).is_ok_and(|id| !self.free.contains(&PortId(id)));
-            let specs = self.specs.iter().enumerate().filter(|(place, _)| open(place));
-            specs.map(|(_, spec)| &spec.device).chain([&device])
+            let all = (0..).map(PortId).zip(&self.specs);
+            all.filter(|(id, _)| !self.free.contains(id)).map(|(_, spec)| &spec.device).chain([&device])
         };
         file::check(present(), |device| self.drivers.exclusive_keys(device))?;
         interface::check(present(), |device| self.drivers.exclusive_keys(device))?;

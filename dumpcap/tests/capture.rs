@@ -297,6 +297,8 @@ fn clients_that_are_killed_leave_their_places() {
     };
     let end = Instant::now() + patient(LIMIT);
     while rings() > 0 {
+        // A tx queue lets go with what it is given next.
+        program.receive(&frames(1));
         assert!(Instant::now() < end, "their memory is freed: {} rings", rings());
         std::thread::sleep(Duration::from_millis(10));
     }

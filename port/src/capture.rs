@@ -77,7 +77,7 @@ impl Captures {
     /// Attaches taps, each at the queues of its port, until what is returned is dropped. A port has up to [`CAPTURES_MAX`]; `None` when one
     /// would have more.
     ///
-    /// Control path. Queues notice with their next burst.
+    /// Control path. Queues notice with their next burst; a tx queue that is given nothing more keeps the buffers of what it last captured for.
     #[must_use]
     #[doc(alias = "rte_pdump_enable_bpf")]
     pub fn attach(&self, taps: Vec<Tap>) -> Option<Attached> {

@@ -45,7 +45,8 @@ struct Kind {
 }
 
 const MACS: [[u8; 6]; 4] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2], [0xff; 6], [1, 0, 0x5e, 0, 0, 1]];
-const PORTS: [u16; 8] = [53, 80, 443, 55, 1000, 2000, 2001, 49];
+/// The last but one begins with the type of an ICMP echo request.
+const PORTS: [u16; 8] = [53, 80, 443, 55, 1000, 2000, 0x0801, 49];
 const PROTOCOLS: [u8; 8] = [6, 17, 132, 1, 2, 58, 44, 50];
 const ADDRESSES: [[u8; 4]; 6] =
     [[10, 0, 0, 1], [10, 0, 0, 2], [10, 0, 0, 9], [10, 1, 2, 3], [224, 0, 0, 1], [192, 168, 0, 1]];
