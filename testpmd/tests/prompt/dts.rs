@@ -14,7 +14,7 @@ const DTS: &str = "POLLUX_DPDK_DTS";
 
 /// What the parsers make of texts, each a class's name and what it is to parse.
 fn parsed(dts: &Path, texts: &[(&str, String)]) -> Vec<Value> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/witness/dts/parse.py");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/prompt/dts.py");
     let mut command = Command::new(PYTHON);
     command.arg("-B").arg(script).arg(dts).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn().expect("Python");

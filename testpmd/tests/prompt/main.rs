@@ -157,7 +157,7 @@ fn devices_come_and_go_at_the_prompt() {
         attached.contains("Attaching a new port...\nPort 1 is attached. Now total ports is 2\nDone"),
         "{attached}"
     );
-    assert!(typist.line("start").contains("Port 1"), "it is not started");
+    assert!(typist.line("start").contains("start port 1 first"));
     for refused in [
         ("port attach net_ring0", "Failed to attach port net_ring0: ", "port 1 has that name"),
         ("port attach net_nul9", "Failed to attach port net_nul9: ", "did you mean 'net_null'"),
