@@ -1,11 +1,12 @@
-//! Raw frames without mbufs: packet sockets with mapped rings, pcap and pcapng files, tap descriptors, unix datagrams.
+//! Raw frames without mbufs: packet sockets with mapped rings, AF_XDP sockets, pcap and pcapng files, tap descriptors, unix
+//! datagrams.
 //!
 //! ```text
 //!   port-soft, device model        borrow frames, hand frames over; never see a system call
 //!          |
-//!   packet_socket   tap   pcap   unix     rings and descriptors   (vnet: what travels beside a frame)
-//!          |         |      |      |      (interface: index, MAC, MTU, up or down)
-//!       AF_PACKET  /dev/net/tun  files  another process
+//!   packet_socket   xdp   tap   pcap   unix     rings and descriptors   (vnet: what travels beside a frame)
+//!          |         |     |      |      |      (interface: index, MAC, MTU, up or down; mode: promiscuous)
+//!       AF_PACKET AF_XDP /dev/net/tun files another process
 //! ```
 //!
 //! Nothing here blocks on the data path: each call takes what is there and returns. Memory that the kernel writes
@@ -28,11 +29,13 @@
 
 mod error;
 pub mod interface;
+pub mod mode;
 pub mod packet_socket;
 pub mod pcap;
 mod sys;
 pub mod tap;
 pub mod unix;
 pub mod vnet;
+pub mod xdp;
 
 pub use error::{FrameError, Trouble};

@@ -31,6 +31,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::interface::{Interface, InterfaceState};
+use crate::mode::Modes;
 use crate::{FrameError, sys};
 use ring::{Mapping, SlotCursor};
 
@@ -183,8 +184,7 @@ pub struct PacketControl {
     interface: Interface,
     sockets: Vec<Arc<Socket>>,
     receiving: usize,
-    promiscuous: bool,
-    allmulti: bool,
+    modes: Modes,
 }
 
 /// A packet socket for each queue pair of an interface, ready but closed: [`PacketControl::admit`] opens the gate.
@@ -206,24 +206,21 @@ impl PacketPort {
         let options = &options.filled_in();
         options.check()?;
         let interface = Interface::find(&options.interface)?;
-        let mut control = PacketControl {
-            interface,
-            sockets: Vec::new(),
-            receiving: options.receiving.into(),
-            promiscuous: false,
-            allmulti: false,
-        };
-        let mut queues = Vec::new();
+        let (mut sockets, mut queues) = (Vec::<Arc<Socket>>::new(), Vec::new());
         let mut group = None;
         for queue in 0..options.queues {
-            let socket = Arc::new(open_socket(options, &control.interface)?);
+            let socket = Arc::new(open_socket(options, &interface)?);
             if queue < options.receiving && options.receiving > 1 {
                 group = Some(join_fanout(&socket, options, group)?);
             }
             let cursor = |part| SlotCursor::new(&socket.mapping, options, part);
             queues.push((PacketRx::new(socket.clone(), cursor(0)), PacketTx::new(socket.clone(), cursor(1))));
-            control.sockets.push(socket);
+            sockets.push(socket);
         }
+        let first = sockets[0].fd.try_clone();
+        let first = first.map_err(|source| FrameError::system("dup", &options.interface, source))?;
+        let modes = Modes::over(first, &interface);
+        let control = PacketControl { interface, sockets, receiving: options.receiving.into(), modes };
         Ok(Self { control, queues })
     }
 }
@@ -330,45 +327,9 @@ impl PacketControl {
         self.interface.state()
     }
 
-    /// Receives frames for everybody, or no longer. Ends with the socket, whatever way the process ends.
-    ///
-    /// # Errors
-    /// The kernel's; `ENODEV` when the interface is gone.
-    pub fn set_promiscuous(&mut self, on: bool) -> io::Result<()> {
-        if self.promiscuous != on {
-            self.membership(libc::PACKET_MR_PROMISC, on)?;
-            self.promiscuous = on;
-        }
-        Ok(())
-    }
-
-    /// Receives frames for all groups, or no longer.
-    ///
-    /// # Errors
-    /// The kernel's; `ENODEV` when the interface is gone.
-    pub fn set_allmulti(&mut self, on: bool) -> io::Result<()> {
-        if self.allmulti != on {
-            self.membership(libc::PACKET_MR_ALLMULTI, on)?;
-            self.allmulti = on;
-        }
-        Ok(())
-    }
-
-    /// Whether frames for everybody, and whether frames for all groups, were asked for.
-    #[must_use]
-    pub fn modes(&self) -> (bool, bool) {
-        (self.promiscuous, self.allmulti)
-    }
-
-    fn membership(&self, kind: i32, on: bool) -> io::Result<()> {
-        let request = libc::packet_mreq {
-            mr_ifindex: self.interface.index() as i32,
-            mr_type: kind as u16,
-            mr_alen: 0,
-            mr_address: [0; 8],
-        };
-        let option = if on { libc::PACKET_ADD_MEMBERSHIP } else { libc::PACKET_DROP_MEMBERSHIP };
-        sys::set_option(self.first(), libc::SOL_PACKET, option, &request)
+    /// What the interface is asked to receive for this port.
+    pub fn modes(&mut self) -> &mut Modes {
+        &mut self.modes
     }
 
     fn first(&self) -> BorrowedFd<'_> {

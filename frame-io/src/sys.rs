@@ -20,6 +20,14 @@ unsafe impl Plain for u32 {}
 unsafe impl<const N: usize> Plain for [u32; N] {}
 // SAFETY: integers and an integer array only.
 unsafe impl Plain for libc::packet_mreq {}
+// SAFETY: integers; the address in it is one of memory that the kernel pins, for which `xdp::XdpSocket::open` answers.
+unsafe impl Plain for libc::xdp_umem_reg {}
+// SAFETY: integers only.
+unsafe impl Plain for libc::xdp_mmap_offsets {}
+// SAFETY: integers only.
+unsafe impl Plain for libc::xdp_statistics {}
+// SAFETY: one integer.
+unsafe impl Plain for libc::xdp_options {}
 
 pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }

@@ -238,9 +238,9 @@ fn an_interface_goes_down_comes_back_and_disappears() {
             let shown = must(std::process::Command::new("ip").args(["-d", "link", "show", "vb"]));
             String::from_utf8_lossy(&shown.stdout).contains("promiscuity 1")
         };
-        b.control.set_promiscuous(true).expect("root may");
+        b.control.modes().set_promiscuous(true).expect("root may");
         assert!(promiscuity());
-        b.control.set_promiscuous(false).expect("root may");
+        b.control.modes().set_promiscuous(false).expect("root may");
         assert!(!promiscuity());
 
         ip(&["link", "set", "vb", "down"]);

@@ -22,7 +22,6 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 pub use pollux_frame_io::packet_socket::{Fanout, PacketOptions};
 use pollux_frame_io::packet_socket::{PacketControl, PacketPort, PacketRx, PacketTx};
@@ -30,33 +29,16 @@ use pollux_frame_io::{FrameError, interface};
 use pollux_port::driver::{PortDriver, RxBurst, RxSetup, TxBurst, TxSetup};
 use pollux_port::finish::CUT_BYTES_MAX;
 use pollux_port::{
-    DescriptorLimits, Duplex, Fec, FecModes, Gate, Link, MacAddress, PortConfig, PortError, PortInfo,
-    RxCounters, RxDrop, RxOffloads, SpeedFec, SpeedLanes,
+    DescriptorLimits, Fec, FecModes, Gate, Link, MacAddress, PortConfig, PortError, PortInfo, RxCounters,
+    RxDrop, RxOffloads, SpeedFec, SpeedLanes,
 };
 
+use crate::interface::{Mtu, link_of};
 use crate::lend::Shelf;
 use crate::offload;
 
 pub(crate) use rx::InterfaceRx;
 pub(crate) use tx::InterfaceTx;
-
-/// The interface's MTU as the queues know it.
-#[derive(Clone, Debug)]
-pub(crate) struct Mtu(Arc<AtomicU32>);
-
-impl Mtu {
-    pub(crate) fn new(mtu: u32) -> Self {
-        Self(Arc::new(AtomicU32::new(mtu)))
-    }
-
-    pub(crate) fn get(&self) -> u32 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn set(&self, mtu: u32) {
-        self.0.store(mtu, Ordering::Relaxed);
-    }
-}
 
 pub(crate) fn refused(operation: impl Into<String>, error: FrameError) -> PortError {
     PortError::device(operation, error)
@@ -149,17 +131,7 @@ impl Wire {
                 false
             }
         };
-        // Few drivers of interfaces in software tell more than that the link is up.
-        let settings = self.control.interface().link_settings().ok();
-        let half = settings.is_some_and(|settings| settings.half_duplex);
-        Link {
-            up,
-            speed_mbps: settings.and_then(|settings| settings.speed_mbps),
-            duplex: if half { Duplex::Half } else { Duplex::Full },
-            autoneg: settings.is_some_and(|settings| settings.autoneg),
-            // ETHTOOL_GLINKSETTINGS has no place for them.
-            lanes: None,
-        }
+        link_of(self.control.interface(), up)
     }
 
     pub(crate) fn read_mtu(&mut self) -> Result<u32, PortError> {
@@ -305,7 +277,7 @@ impl PortDriver for AfPacketPort {
         let receiving = config.rx_queues.len() as u16;
         let queues = receiving.max(config.tx_queues.len() as u16).max(1);
         if self.opened != (queues, receiving) {
-            let (promiscuous, allmulti) = self.wire.control.modes();
+            let (promiscuous, allmulti) = self.wire.control.modes().asked();
             self.wire = open(&PacketOptions { queues, receiving, ..self.options.clone() })?;
             self.opened = (queues, receiving);
             if promiscuous {
@@ -381,12 +353,12 @@ impl PortDriver for AfPacketPort {
     }
 
     fn set_promiscuous(&mut self, on: bool) -> Result<(), PortError> {
-        let done = self.wire.control.set_promiscuous(on);
+        let done = self.wire.control.modes().set_promiscuous(on);
         done.map_err(|error| self.wire.failed("set promiscuous mode of", error))
     }
 
     fn set_all_multicast(&mut self, on: bool) -> Result<(), PortError> {
-        let done = self.wire.control.set_allmulti(on);
+        let done = self.wire.control.modes().set_allmulti(on);
         done.map_err(|error| self.wire.failed("set all-multicast mode of", error))
     }
 

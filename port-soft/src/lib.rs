@@ -1,10 +1,10 @@
-//! Ports without a NIC: null, ring, pcap, af_packet, tap.
+//! Ports without a NIC: null, ring, pcap, af_packet, af_xdp, tap.
 //!
 //! ```text
 //!   application -- RxQueue, TxQueue, Port -- pollux_port
 //!                                               | PortDriver, RxBurst, TxBurst
-//!   null        ring           pcap          af_packet         tap
-//!   nowhere     another port   files         an interface      the kernel's stack
+//!   null        ring           pcap          af_packet, af_xdp   tap
+//!   nowhere     another port   files         an interface        the kernel's stack
 //! ```
 //!
 //! Called by `bringup`, which turns device arguments (`net_null0,size=64`) into the options of each; implements the
@@ -25,8 +25,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 pub mod af_packet;
+pub mod af_xdp;
 mod chain;
 pub mod datagram;
+mod interface;
 mod lend;
 pub mod null;
 mod offload;

@@ -309,14 +309,14 @@ impl PortDriver for PcapPort {
 
     fn set_promiscuous(&mut self, on: bool) -> Result<(), PortError> {
         self.wires().try_for_each(|wire| {
-            let done = wire.control.set_promiscuous(on);
+            let done = wire.control.modes().set_promiscuous(on);
             done.map_err(|error| wire.failed("set promiscuous mode of", error))
         })
     }
 
     fn set_all_multicast(&mut self, on: bool) -> Result<(), PortError> {
         self.wires().try_for_each(|wire| {
-            let done = wire.control.set_allmulti(on);
+            let done = wire.control.modes().set_allmulti(on);
             done.map_err(|error| wire.failed("set all-multicast mode of", error))
         })
     }

@@ -1,4 +1,4 @@
-//! `net_af_packet` and `net_tap` on real interfaces with their default offloads, in network namespaces of their own.
+//! `net_af_packet`, `net_tap` and, in a module, `net_af_xdp` on real interfaces with their default offloads, in network namespaces of their own.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,10 +19,14 @@ use pollux_port_soft::tap::{TapOptions, TapPort};
 use pollux_tests::netns::{Namespace, join, must};
 use pollux_tests::require::{Need, require};
 
+#[path = "kernel/xdp.rs"]
+mod xdp;
+
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn pool() -> MbufPool {
-    MbufPool::builder("kernel", 4096).build_anonymous().expect("memory")
+    // Two af_xdp ports have 2048 each in their fill rings.
+    MbufPool::builder("kernel", 16_384).build_anonymous().expect("memory")
 }
 
 fn af_packet(interface: &str) -> Box<dyn PortDriver> {
@@ -60,7 +64,7 @@ impl Patch {
         let told = ready.clone();
         let thread = host.enter(move || {
             let pool = pool();
-            let [(_port_a, mut a), (_port_b, mut b)] =
+            let [(port_a, mut a), (port_b, mut b)] =
                 kinds.map(|(name, make)| start(name, make(name), queues, &pool));
             told.store(true, Ordering::Release);
             let mut burst = Burst::new();
@@ -74,6 +78,15 @@ impl Patch {
                     }
                 }
                 std::thread::yield_now();
+            }
+            // Shown when the test fails.
+            for port in [port_a, port_b] {
+                let counts = port.xstats().into_iter().filter(|xstat| xstat.value > 0);
+                println!(
+                    "{}: {:?}",
+                    port.name(),
+                    counts.map(|one| (one.name, one.value)).collect::<Vec<_>>()
+                );
             }
         });
         let end = Instant::now() + PATIENCE;

@@ -112,6 +112,8 @@ const MAY_BE_UNSAFE: &[(&str, &[&str])] = &[
     ("uverbs", &["channel", "ioctl", "mr", "page", "routes", "trace"]),
     ("mlx5-kernel", &["uverbs_channel"]),
     ("mlx5-common", &["context", "cq", "dbrec", "mr", "send_ring"]),
+    // Mbufs' memory is given to the kernel there.
+    ("port-soft", &["af_xdp/pair"]),
     ("pmd-mlx", &["eth/parking", "eth/port/open", "eth/sq", "eth/rq", "eth/rx", "eth/tx"]),
     ("verbs", &["context", "mr", "pd", "provider/mlx5/poll", "provider/mlx5/post", "provider/rxe"]),
     ("mlx5-model", &["memory"]),

@@ -52,7 +52,7 @@ impl KernelInterface {
             subject: name.into(),
             source,
         };
-        control.set_promiscuous(true).map_err(refused)?;
+        control.modes().set_promiscuous(true).map_err(refused)?;
         control.admit(true)?;
         let up = control.state().is_ok_and(|state| state.running);
         Ok(Self {

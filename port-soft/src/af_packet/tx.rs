@@ -2,7 +2,7 @@
 
 use std::io::IoSlice;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use pollux_frame_io::Trouble;
 use pollux_frame_io::interface::{FeaturePlaces, Interface};
@@ -12,22 +12,15 @@ use pollux_mempool::{Burst, Mbuf};
 use pollux_port::driver::{InBurst, Moved, TxBurst, TxDescriptor, TxSetup};
 use pollux_port::{Gate, PortError, TxCounters, TxDrop, TxOffloads};
 
-use super::Mtu;
+use crate::interface::{AGE, Longest, Mtu};
 use crate::lend::Lent;
 use crate::offload::{self, Asked};
-
-/// Ethernet header and one tag: what a frame may have beside the MTU's payload (`is_skb_forwardable`, net/core/dev.c).
-const BESIDE_MTU: u32 = 14 + 4;
-/// How often a frame that is too long makes us ask for the MTU again, and one that is to be cut for the features.
-const AGE: Duration = Duration::from_millis(100);
 
 /// A tx queue on an interface.
 #[repr(align(128))]
 pub(crate) struct InterfaceTx {
     tx: Lent<PacketTx>,
-    mtu: Mtu,
-    mtu_asked: Option<Instant>,
-    interface: Interface,
+    longest: Longest,
     cutting: Cutting,
     counters: Arc<TxCounters>,
     gate: Gate,
@@ -80,24 +73,7 @@ impl InterfaceTx {
             interface.try_clone().map_err(|error| PortError::device("open a control socket", error))?;
         let TxSetup { counters, gate, finishing, .. } = setup;
         let cutting = Cutting::new(&interface, finishing);
-        Ok(Self { tx, mtu, mtu_asked: None, interface, cutting, counters, gate })
-    }
-
-    #[inline]
-    fn fits(&mut self, bytes: u32) -> bool {
-        bytes <= self.mtu.get() + BESIDE_MTU || self.fits_after_all(bytes)
-    }
-
-    /// The MTU may have been raised behind our back.
-    #[cold]
-    fn fits_after_all(&mut self, bytes: u32) -> bool {
-        if self.mtu_asked.is_none_or(|then| then.elapsed() > AGE) {
-            self.mtu_asked = Some(Instant::now());
-            if let Ok(state) = self.interface.state() {
-                self.mtu.set(state.mtu);
-            }
-        }
-        bytes <= self.mtu.get() + BESIDE_MTU
+        Ok(Self { tx, longest: Longest::new(mtu, interface), cutting, counters, gate })
     }
 
     #[inline]
@@ -105,7 +81,7 @@ impl InterfaceTx {
         if !offload::is_plain(mbuf) {
             return self.send_asking(mbuf);
         }
-        if !self.fits(mbuf.pkt_len()) {
+        if !self.longest.fits(mbuf.pkt_len()) {
             return Fate::Lost(TxDrop::TooLong);
         }
         if mbuf.pkt_len() as usize > self.tx.slot_room() {
@@ -120,7 +96,7 @@ impl InterfaceTx {
         let Ok(asked) = offload::header_of(mbuf) else { return Fate::Lost(TxDrop::Malformed) };
         let Asked { header, tags } = &asked;
         let bytes = mbuf.pkt_len() as usize + asked.tag_bytes();
-        if header.segmentation == Segmentation::None && !self.fits(bytes as u32) {
+        if header.segmentation == Segmentation::None && !self.longest.fits(bytes as u32) {
             return Fate::Lost(TxDrop::TooLong);
         }
         let mut tag_bytes = [0; 8];
@@ -167,7 +143,7 @@ impl InterfaceTx {
         if !self.cutting.finishing {
             return Fate::Lost(TxDrop::Refused);
         }
-        self.cutting.ask(&self.interface);
+        self.cutting.ask(self.longest.interface());
         // Whatever the features say, this frame it did not take: it is too large, or tagged, or the device is busy. Its
         // segments tell.
         self.cutting.lacks |= lacks;
@@ -178,7 +154,7 @@ impl InterfaceTx {
     fn gone(&self) {
         if !self.gate.is_gone() {
             self.gate.set_gone();
-            tracing::warn!(target: "pmd.net.af_packet", interface = %self.interface.found_as(), "the interface has disappeared");
+            tracing::warn!(target: "pmd.net.af_packet", interface = %self.longest.interface().found_as(), "the interface has disappeared");
         }
     }
 }
@@ -209,7 +185,7 @@ impl TxBurst for InterfaceTx {
 
     fn lacks(&mut self) -> TxOffloads {
         if !self.cutting.lacks.is_empty() && self.cutting.asked.elapsed() > AGE {
-            self.cutting.ask(&self.interface);
+            self.cutting.ask(self.longest.interface());
         }
         self.cutting.lacks
     }
