@@ -312,6 +312,18 @@ const VALUES: &[(&[&str], &str)] = &[
         "device 'mlx5_model0': wire=iface:lo: is also used by 'net_af_packet0': give each port its own interface",
     ),
     (
+        &["--vdev", "net_af_xdp0,iface=lo,xdp_prog=x.o"],
+        "device 'net_af_xdp0': xdp_prog=x.o: is not supported: the port brings its own XDP program",
+    ),
+    (
+        &["--vdev", "net_af_xdp0,iface=lo,busy_budget=x"],
+        "device 'net_af_xdp0': busy_budget=x: is not a whole number from 0 to 65535",
+    ),
+    (
+        &["--vdev", "net_af_xdp0,iface=lo", "--vdev", "net_af_packet0,iface=lo"],
+        "device 'net_af_packet0': iface=lo: is also used by 'net_af_xdp0': give each port its own interface",
+    ),
+    (
         &["--vdev", "net_tap0,iface=abcdefghijklmnopq"],
         "device 'net_tap0': iface=abcdefghijklmnopq: is not an interface name: give up to 15 bytes",
     ),

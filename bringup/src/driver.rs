@@ -55,7 +55,8 @@ pub struct Drivers {
 const MODEL: &str = "mlx5_model";
 
 /// Drivers whose ports have as many queues as an argument says, that argument, and the most that it takes.
-const QUEUE_KEYS: &[(&str, &str, u16)] = &[("net_af_packet", "qpairs", 256)];
+const QUEUE_KEYS: &[(&str, &str, u16)] =
+    &[("net_af_packet", "qpairs", 256), ("net_af_xdp", "queue_count", 256)];
 
 /// Looks for the devices of one driver. `root` is `/` but for tests. It opens nothing for good and cannot fail: what it may
 /// not look at is not there.
@@ -353,6 +354,10 @@ mod tests {
                 "net_af_packet0,iface=a,qpairs=2,blocksz=4096,framesz=2048,framecnt=512,qdisc_bypass=0,fanout_mode=lb",
                 "accepted",
             ),
+            (
+                "net_af_xdp0,iface=a,start_queue=1,queue_count=2,busy_budget=0,force_copy=1,use_cni=0,shared_umem=0",
+                "accepted",
+            ),
             ("net_tap0,iface=tap0,mac=02:00:00:00:00:01", "accepted"),
             ("net_tap", "accepted"),
             ("mlx5_model0,wire=cable:a,device=cx5,loss=0.1,dv_flow_en=0,trace=summary", "accepted"),
@@ -366,7 +371,7 @@ mod tests {
             (
                 "net_nul0",
                 "device 'net_nul0': unknown driver, did you mean 'net_null'?; drivers: net_null, net_ring, net_pcap, \
-                 net_af_packet, net_tap, mlx5_model",
+                 net_af_packet, net_af_xdp, net_tap, mlx5_model",
             ),
             (
                 "net_pcap0",
@@ -384,6 +389,19 @@ mod tests {
             ),
             ("net_pcap0,rx_pcap=", "device 'net_pcap0': rx_pcap=: has no value: write rx_pcap=VALUE"),
             ("net_af_packet0", "device 'net_af_packet0': needs iface=: such as iface=eth0"),
+            ("net_af_xdp0", "device 'net_af_xdp0': needs iface=: such as iface=eth0"),
+            (
+                "net_af_xdp0,iface=a,xdp_prog=x.o",
+                "device 'net_af_xdp0': xdp_prog=x.o: is not supported: the port brings its own XDP program; leave the key out",
+            ),
+            (
+                "net_af_xdp0,iface=a,use_cni=1",
+                "device 'net_af_xdp0': use_cni=1: is not supported: the port brings its own XDP program; leave the key out",
+            ),
+            (
+                "net_af_xdp0,iface=a,queue_count=0",
+                "device 'net_af_xdp0': queue_count=0: is not a whole number from 1 to 256",
+            ),
             (
                 "net_af_packet0,iface=a,fanout_mode=x",
                 "device 'net_af_packet0': fanout_mode=x: is not one of hash, lb, cpu, rollover, rnd, qm",
@@ -437,7 +455,7 @@ mod tests {
         assert_eq!(
             said("net_onw0"),
             "device 'net_onw0': unknown driver, did you mean 'net_own'?; drivers: net_null, net_ring, net_pcap, net_af_packet, \
-             net_tap, mlx5_model, net_own, net_own_fast"
+             net_af_xdp, net_tap, mlx5_model, net_own, net_own_fast"
         );
         let device: DeviceArg = "net_own0".parse().expect("a device");
         assert!(!drivers.is_hardware(&device) && Drivers::new().is_hardware(&device));

@@ -24,6 +24,7 @@ pub(crate) const COMPONENTS: [&str; 21] = [
     "perftest",
     "pmd.common.mlx5",
     "pmd.net.af_packet",
+    "pmd.net.af_xdp",
     "pmd.net.mlx5",
     "pmd.net.pcap",
     "pmd.net.tap",

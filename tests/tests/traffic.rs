@@ -236,6 +236,50 @@ fn af_packet_without_offloads() {
     ends_well(running);
 }
 
+/// Two veth pairs whose hosts close all checksums: an XDP program is not told of open ones.
+fn closing() -> Bridge {
+    let bridge = Bridge::veth();
+    for host in [&bridge.a, &bridge.b] {
+        must(&mut host.command("ethtool", &["-K", "eth0", "tx", "off"]));
+    }
+    bridge
+}
+
+const XDP: [&str; 2] = ["net_af_xdp0,iface=left", "net_af_xdp1,iface=right"];
+
+#[test]
+fn af_xdp_in_jumbo_size() {
+    if !require(&[Need::Root, Need::Net]) {
+        return;
+    }
+    let bridge = closing();
+    let running = l2fwd(&bridge.middle, XDP);
+    bridge.exercise(256);
+    ends_well(running);
+}
+
+/// Neither SIGINT nor SIGKILL leaves an XDP program, and the next process finds the queue free.
+#[test]
+fn af_xdp_leaves_no_program() {
+    if !require(&[Need::Root, Need::Net]) {
+        return;
+    }
+    let bridge = closing();
+    let program = |end: &str| {
+        let shown = must(&mut bridge.middle.command("ip", &["-d", "link", "show", "dev", end]));
+        String::from_utf8_lossy(&shown.stdout).contains("prog/xdp")
+    };
+    for signal in [9, 9, 2] {
+        let running = l2fwd(&bridge.middle, XDP);
+        assert!(program("left") && program("right"));
+        ping(&bridge.a, &["-4", "-c", "10", "-i", "0.01", B4], 10);
+        running.signal(signal);
+        let done = running.finish(Duration::from_secs(20));
+        assert_eq!(done.status.success(), signal == 2, "{}", done.stderr.join("\n"));
+        assert!(!program("left") && !program("right"), "signal {signal}");
+    }
+}
+
 /// The taps are made where l2fwd runs and then moved to the hosts.
 #[test]
 fn taps_that_are_moved_away() {
@@ -358,6 +402,14 @@ fn pings_find_an_idle_forwarder_on_af_packet() {
         return;
     }
     idle(["net_af_packet0,iface=left", "net_af_packet1,iface=right"], Bridge::veth, false);
+}
+
+#[test]
+fn pings_find_an_idle_forwarder_on_af_xdp() {
+    if !require(&[Need::Root, Need::Net]) {
+        return;
+    }
+    idle(XDP, closing, false);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use pollux_config::{ConfigError, KeyReader};
 use pollux_port_soft::af_packet::{AfPacketPort, Fanout, PacketOptions};
+use pollux_port_soft::af_xdp::{AfXdpPort, XdpPortOptions};
 use pollux_port_soft::null::{self, NullOptions, NullPort};
 use pollux_port_soft::pcap::{PcapOptions, PcapPort, PcapSink, PcapSource};
 use pollux_port_soft::ring;
@@ -24,6 +25,8 @@ pub(super) fn entries() -> Vec<Entry> {
             ("tx_iface", Exclusive::TX_INTERFACE),
         ]),
         Entry::of_port("net_af_packet", af_packet, |_, options, _| AfPacketPort::new(options))
+            .exclusive(&[("iface", Exclusive::INTERFACE)]),
+        Entry::of_port("net_af_xdp", af_xdp, |_, options, _| AfXdpPort::new(options))
             .exclusive(&[("iface", Exclusive::INTERFACE)]),
         Entry::of_port("net_tap", tap, |_, options, _| TapPort::new(&options))
             .exclusive(&[("iface", Exclusive::TAP)]),
@@ -115,6 +118,36 @@ fn af_packet(keys: &mut KeyReader<'_>) -> Result<PacketOptions, ConfigError> {
         return Err(keys.bad("blocksz", &options.block_bytes.to_string(), problem));
     }
     Ok(options)
+}
+
+/// Queues that the kernel's socket maps are made for at most.
+const XDP_QUEUES_MAX: u64 = 1 << 12;
+
+fn af_xdp(keys: &mut KeyReader<'_>) -> Result<XdpPortOptions, ConfigError> {
+    let interface = keys.required("iface", "iface=eth0")?;
+    check_interface(keys, interface)?;
+    // DPDK's driver loads a program from a file, or takes the socket map of a Kubernetes device plugin.
+    let own = "is not supported: the port brings its own XDP program; leave the key out";
+    if let Some(file) = keys.text("xdp_prog")? {
+        return Err(keys.bad("xdp_prog", file, own));
+    }
+    for key in ["use_cni", "use_pinned_map", "shared_umem"] {
+        if keys.flag(key)? == Some(true) {
+            let problem = match key {
+                "shared_umem" => "is not supported: each queue registers its own pool; leave the key out",
+                _ => own,
+            };
+            return Err(keys.bad(key, "1", problem));
+        }
+    }
+    let usual = XdpPortOptions::new(interface);
+    Ok(XdpPortOptions {
+        first_queue: keys.number("start_queue", 0..=XDP_QUEUES_MAX)?.unwrap_or(usual.first_queue),
+        queues: keys.number("queue_count", 1..=256)?.unwrap_or(usual.queues),
+        busy_budget: keys.number("busy_budget", 0..=u64::from(u16::MAX))?.unwrap_or(usual.busy_budget),
+        copy: keys.flag("force_copy")?.unwrap_or(usual.copy),
+        ..usual
+    })
 }
 
 fn tap(keys: &mut KeyReader<'_>) -> Result<TapOptions, ConfigError> {

@@ -78,7 +78,7 @@ pub(super) struct EalOptions {
     #[arg(short = 'b', long, value_name = "DEVICE")]
     block: Vec<String>,
     /// Create a virtual device: driver name, number, devargs, such as net_af_packet0,iface=eth0 or net_null0,size=64. Drivers:
-    /// net_null, net_ring, net_pcap, net_af_packet, net_tap, mlx5_model. May be repeated
+    /// net_null, net_ring, net_pcap, net_af_packet, net_af_xdp, net_tap, mlx5_model. May be repeated
     #[arg(long, value_name = "DEVICE")]
     vdev: Vec<String>,
     /// Disable PCI devices

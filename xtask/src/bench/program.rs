@@ -23,7 +23,8 @@ pub(crate) fn measure(name: &str, root: Option<&Root>, trials: u32) -> Outcome<V
         "null_macswap" => forwarding(root, trials, NULLS, &[], "macswap"),
         "ring_io" => forwarding(root, trials, RINGS, &["--no-mac-updating"], "io"),
         "pcap_null" => pcap(root, trials.min(7)),
-        "af_packet_veth" => kernel(root, trials.min(7), &Veth::make()?),
+        "af_packet_veth" => kernel(root, trials.min(7), "net_af_packet", &Veth::make()?),
+        "af_xdp_veth" => kernel(root, trials.min(7), "net_af_xdp", &Veth::make()?),
         "tap_kernel" => tap(root, trials.min(7)),
         "start" => start(root, trials),
         "testpmd_watched" => watched(trials),
@@ -207,8 +208,8 @@ impl Drop for Veth {
 
 /// 64-byte frames from one end of a veth pair to the other, a sender on CPU 0 and a receiver on CPU 1: millions of
 /// packets per second that the receiver counted.
-fn kernel(root: Option<&Root>, trials: u32, veth: &Veth) -> Outcome<Vec<Pair>> {
-    let [from, to] = [0, 1].map(|end| format!("net_af_packet0,iface={}", veth.ends[end]));
+fn kernel(root: Option<&Root>, trials: u32, driver: &str, veth: &Veth) -> Outcome<Vec<Pair>> {
+    let [from, to] = [0, 1].map(|end| format!("{driver}0,iface={}", veth.ends[end]));
     let time = Duration::from_secs(1);
     alternate(
         trials,
@@ -226,7 +227,7 @@ fn kernel(root: Option<&Root>, trials: u32, veth: &Veth) -> Outcome<Vec<Pair>> {
                 std::thread::sleep(Duration::from_millis(100));
                 l2fwd("0", &["--vdev", "net_null0,size=64", "--vdev", &from], &options, time)?;
                 let report = receiver.join().map_err(|_| "the receiver panicked")??;
-                Ok(packets(&report, "net_af_packet", "rx_packets")? / time.as_secs_f64() / 1e6)
+                Ok(packets(&report, driver, "rx_packets")? / time.as_secs_f64() / 1e6)
             })
         },
         || {

@@ -124,6 +124,7 @@ pub(crate) const PLAN: &[Plan] = &[
     Plan { most: Some(0.02), target: None, ..program("testpmd_interrupt_idle", "cores", 0.0) },
     program("pcap_null", "cycles/packet", 0.7),
     Plan { rate: true, ..program("af_packet_veth", "Mpps", 1.0) },
+    Plan { rate: true, ..program("af_xdp_veth", "Mpps", 0.9) },
     Plan { rate: true, ..program("tap_kernel", "Mpps", 1.0) },
     program("ping_p99", "ms", 1.0),
     Plan { target: None, ..program("idle_ping_p99", "ms", 0.0) },
