@@ -31,7 +31,7 @@ pub struct PortCounts {
     pub name: String,
     /// Its driver, `net_null`.
     pub driver: String,
-    /// The port that sends what this one receives.
+    /// The port that sends what this one receives; none where several do.
     pub to: Option<u16>,
     /// Whether the device has disappeared.
     pub gone: bool,

@@ -125,8 +125,12 @@ impl Meter {
         Counts { seconds, ports: ports.iter().map(counts).collect(), lcores, pools: pools.collect(), streams }
     }
 
+    /// Where a port's packets go; none where they go to several.
     fn destination(&self, from: PortId) -> Option<u16> {
-        self.streams().present.iter().find(|path| path.from == from).map(|path| path.to.0)
+        let streams = self.streams();
+        let mut all = streams.present.iter().filter(|path| path.from == from).map(|path| path.to);
+        let first = all.next()?;
+        all.all(|to| to == first).then_some(first.0)
     }
 
     fn streams_and_lcores(
@@ -266,6 +270,15 @@ mod tests {
             .collect();
         assert_eq!(seen, [(0, Some(1), None), (1, None, Some(held))]);
         assert!(held > 0 && counts.lcores[0].ports == [0], "{counts:?}");
+    }
+
+    #[test]
+    fn a_port_whose_packets_go_to_several_has_no_destination() {
+        let to = |paths: &[(u16, u16)]| {
+            let paths = paths.iter().map(|(from, to)| counted(*from, *to, 0)).collect();
+            Meter::new(paths).destination(PortId(0))
+        };
+        assert_eq!([to(&[(0, 1), (0, 1)]), to(&[(0, 1), (0, 2)]), to(&[(1, 0)])], [Some(1), None, None]);
     }
 
     #[test]

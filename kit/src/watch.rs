@@ -55,6 +55,19 @@ impl<'a> Watch<'a> {
     /// # Errors
     /// [`BringupError::Runtime`] when no port is left, or metrics cannot be served.
     pub fn until_end(&mut self, bringup: &mut Bringup, meter: &Meter) -> Result<(), BringupError> {
+        self.until_end_with(bringup, meter, Vec::new)
+    }
+
+    /// The same, with something else to look at: `meanwhile` is called some five times a second, and each line that it answers is shown.
+    ///
+    /// # Errors
+    /// As [`until_end`](Self::until_end).
+    pub fn until_end_with(
+        &mut self,
+        bringup: &mut Bringup,
+        meter: &Meter,
+        mut meanwhile: impl FnMut() -> Vec<String>,
+    ) -> Result<(), BringupError> {
         let view = bringup.view();
         let served = self.listener.take().map(|listener| listener.serve(self.app, bringup, meter));
         let _served = served.transpose()?;
@@ -90,6 +103,9 @@ impl<'a> Watch<'a> {
                 return Ok(());
             }
             self.events(bringup, meter, &mut screen)?;
+            for line in meanwhile() {
+                self.tell(&mut screen, line);
+            }
         }
     }
 
