@@ -171,11 +171,14 @@ impl Bringup {
             return Err(BringupError::Signal { signal });
         }
         let mut needs = Needs::for_lcores(request.lcores);
+        if let Some(count) = request.mbuf_cache {
+            needs = needs.cache(count);
+        }
         let mut specs = Vec::new();
         for &id in ids {
             let mut spec = self.spec(id)?.clone();
             let port = self.ports.get(id).ok_or(BringupError::NoPort { port: id.0 })?;
-            spec.queues = request.queues_of(&spec.queues);
+            spec.queues = request.queues_of_port(id, &spec.queues);
             driver::check_queues(&spec, &port.info())?;
             needs.add_port(&port.info(), &spec.queues);
             specs.push(spec);

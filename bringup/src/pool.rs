@@ -67,6 +67,8 @@ pub struct Needs {
     cuts: bool,
     /// Room for the longest frame that a port must take in one mbuf.
     room: usize,
+    /// Mbufs that one lcore's cache holds nominally.
+    cache: usize,
 }
 
 impl Needs {
@@ -82,7 +84,14 @@ impl Needs {
             tx_queues: 0,
             cuts: false,
             room: 0,
+            cache: CACHE,
         }
+    }
+
+    /// Sets the mbufs that one lcore's cache holds nominally, 0 for none. 256 otherwise.
+    #[must_use]
+    pub fn cache(self, count: usize) -> Self {
+        Self { cache: count, ..self }
     }
 
     /// Adds a port: all descriptors of all its queues may hold an mbuf.
@@ -108,7 +117,7 @@ impl Needs {
 
     /// A cache holds up to half as many again as its nominal size; the control thread may have one too.
     fn in_caches(&self) -> usize {
-        (self.lcores + 1) * CACHE * 3 / 2
+        (self.lcores + 1) * self.cache * 3 / 2
     }
 
     /// One burst is held back for each queue while its destination is full, and one is on its way; where frames may have to be
@@ -156,7 +165,7 @@ impl Needs {
     ) -> Result<MbufPool, BringupError> {
         let room = pollux_mempool::DATA_ROOM.max(pollux_mempool::HEADROOM + self.room);
         let room = if bytes == 0 { room } else { bytes.into() };
-        fresh(memory, "mbufs", count, room, options)
+        fresh(memory, "mbufs", count, room, self.cache, options)
     }
 }
 
@@ -167,7 +176,7 @@ pub(crate) fn of_size(
     size: u16,
     options: PoolOptions,
 ) -> Result<MbufPool, BringupError> {
-    fresh(memory, &format!("{size}-byte mbufs"), count, size.into(), options)
+    fresh(memory, &format!("{size}-byte mbufs"), count, size.into(), CACHE, options)
 }
 
 /// A pool under that name or, where it is taken, under it with a number: ports that are started anew get another pool while
@@ -177,11 +186,12 @@ fn fresh(
     name: &str,
     count: usize,
     room: usize,
+    cache: usize,
     options: PoolOptions,
 ) -> Result<MbufPool, BringupError> {
     let names = std::iter::once(name.to_owned()).chain((2..).map(|number| format!("{name}{number}")));
     for name in names {
-        let builder = MbufPool::builder(&name, count).data_room(room).cache(CACHE);
+        let builder = MbufPool::builder(&name, count).data_room(room).cache(cache);
         let builder = builder.backend(options.backend).debug(options.debug);
         match memory.reserve(&name, builder.bytes(), 64, None) {
             Ok(zone) => return Ok(builder.build_in(vec![zone])?),
@@ -226,6 +236,14 @@ mod tests {
         needs.add_port(&interface, &QueueSpec::default());
         // And what the four tx queues cut its large frames into.
         assert_eq!(needs.mbufs(), before + 512 + 2 * BURST_MAX + 32 * 32 + 4 * BURST_MAX);
+    }
+
+    #[test]
+    fn smaller_caches_need_fewer_mbufs() {
+        let needs = |cache| Needs::for_lcores(1).cache(cache);
+        assert_eq!(needs(256).mbufs() - needs(0).mbufs(), 768);
+        assert_eq!(needs(256).mbufs(), Needs::for_lcores(1).mbufs());
+        assert!(needs(0).pool(&Memory::ordinary(), 64, PoolOptions::default()).is_ok());
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! What an application asks of the ports that it starts.
 
+use std::collections::BTreeMap;
+
 use pollux_config::QueueSpec;
 use pollux_port::finish::FINISHED;
-use pollux_port::{PortConfig, PortInfo, RssConfig, RxOffloads, TxOffloads};
+use pollux_port::{PortConfig, PortId, PortInfo, RssConfig, RxOffloads, TxOffloads};
 
 use crate::ReceiveRequest;
 
@@ -26,7 +28,9 @@ pub struct PortRequest {
     pub(crate) lcores: usize,
     pub(crate) mbufs: usize,
     pub(crate) receive: ReceiveRequest,
+    pub(crate) mbuf_cache: Option<usize>,
     rx_queues: Option<u16>,
+    rx_queues_of_port: BTreeMap<PortId, u16>,
     tx_queues: Option<u16>,
     rx_descriptors: Option<u16>,
     tx_descriptors: Option<u16>,
@@ -36,6 +40,7 @@ pub struct PortRequest {
     rx_interrupts: RxInterrupts,
     rss: Option<RssConfig>,
     rx: RxOffloads,
+    rx_where_supported: RxOffloads,
     tx: TxOffloads,
 }
 
@@ -69,6 +74,12 @@ impl PortRequest {
         Self { rx_queues: Some(count), ..self }
     }
 
+    /// Sets the number of rx queues of one port, whatever the others have; 0: none.
+    pub fn rx_queues_of_port(mut self, port: PortId, count: u16) -> Self {
+        self.rx_queues_of_port.insert(port, count);
+        self
+    }
+
     /// Sets the number of tx queues per port.
     pub fn tx_queues(self, count: u16) -> Self {
         Self { tx_queues: Some(count), ..self }
@@ -87,6 +98,11 @@ impl PortRequest {
     /// Sets the number of mbufs of the pool; 0: as many as the queues need.
     pub fn mbufs(self, count: usize) -> Self {
         Self { mbufs: count, ..self }
+    }
+
+    /// Sets the number of mbufs that each lcore's cache in the pool holds nominally (256 otherwise); 0: no caches.
+    pub fn mbuf_cache(self, count: usize) -> Self {
+        Self { mbuf_cache: Some(count), ..self }
     }
 
     /// Sets the MTU in bytes.
@@ -113,6 +129,11 @@ impl PortRequest {
     /// Sets the rx offloads. A port that does not support them is an error.
     pub fn rx(self, offloads: RxOffloads) -> Self {
         Self { rx: offloads, ..self }
+    }
+
+    /// Sets rx offloads for the ports that support them.
+    pub fn rx_where_supported(self, offloads: RxOffloads) -> Self {
+        Self { rx_where_supported: offloads, ..self }
     }
 
     /// What packets to be sent may ask for. Checksums, segmentation and chains ([`FINISHED`]) are done in software where a port
@@ -146,6 +167,13 @@ impl PortRequest {
         }
     }
 
+    /// The same of the port with this number.
+    pub(crate) fn queues_of_port(&self, port: PortId, spec: &QueueSpec) -> QueueSpec {
+        let queues = self.queues_of(spec);
+        let rx_queues = self.rx_queues_of_port.get(&port).copied().unwrap_or(queues.rx_queues);
+        QueueSpec { rx_queues, ..queues }
+    }
+
     /// Puts into a port's configuration, which has what command line and profile say, what is asked for.
     pub(crate) fn put(&self, config: &mut PortConfig, info: &PortInfo) {
         config.mtu = self.mtu.or(config.mtu);
@@ -157,7 +185,7 @@ impl PortRequest {
             RxInterrupts::WhereSupported => info.rx_interrupts,
         };
         config.rss = self.rss.clone().or(config.rss.take());
-        config.rx_offloads |= self.rx;
+        config.rx_offloads |= self.rx | self.rx_where_supported & info.rx_offloads;
         config.tx_offloads |= self.tx - FINISHED;
     }
 
@@ -191,6 +219,26 @@ mod tests {
             (RxOffloads::CHECKSUM, TxOffloads::MBUF_FAST_FREE)
         );
         assert_eq!(request.open(), TxOffloads::CHECKSUM);
+    }
+
+    #[test]
+    fn one_port_may_have_queues_of_its_own() {
+        let spec = QueueSpec { rx_queues: 1, tx_queues: 1, rx_descriptors: 64, tx_descriptors: 64 };
+        let request = PortRequest::new().rx_queues(2).rx_queues_of_port(PortId(1), 0);
+        let rx_queues = [0, 1].map(|port| request.queues_of_port(PortId(port), &spec).rx_queues);
+        assert_eq!((rx_queues, request.queues_of(&spec).tx_queues), ([2, 0], 1));
+    }
+
+    #[test]
+    fn offloads_are_asked_of_the_ports_that_have_them() {
+        let request = PortRequest::new().rx_where_supported(RxOffloads::CHECKSUM);
+        let asked = |rx_offloads| {
+            let mut config = PortConfig::default();
+            request.put(&mut config, &PortInfo { rx_offloads, ..PortInfo::default() });
+            config.rx_offloads
+        };
+        assert_eq!(asked(RxOffloads::IPV4_CKSUM | RxOffloads::SCATTER), RxOffloads::IPV4_CKSUM);
+        assert_eq!(asked(RxOffloads::empty()), RxOffloads::empty());
     }
 
     #[test]
