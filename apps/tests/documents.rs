@@ -205,23 +205,36 @@ fn on_model(server: Option<&[&str]>, client: &[&str]) {
 /// Where clients of documents find their servers.
 const LOCAL: &str = "127.0.0.1";
 
-/// Between two hosts, whose names for their interfaces are the document's.
+/// Between two hosts, whose names for their interfaces are the document's; a router's are on two networks.
 fn between_hosts(line: &str, program: &str, args: &[&str]) {
     if !require(&[Need::Root, Need::Net]) {
         return;
     }
+    let routes = program == "l3fwd";
     let [a, b, middle] = ["a", "b", "m"].map(Namespace::new);
-    for (host, outer, address) in [(&a, "veth0", "10.78.0.1/24"), (&b, "veth1", "10.78.0.2/24")] {
+    for (number, host, outer) in [(0, &a, "veth0"), (1, &b, "veth1")] {
         join(host, "eth0", &middle, outer);
         middle.ip(&["link", "set", outer, "up"]);
-        host.ip(&["address", "add", address, "dev", "eth0"]);
+        let net = if routes { number } else { 0 };
+        host.ip(&["address", "add", &format!("10.78.{net}.{}/24", number + 1), "dev", "eth0"]);
         host.ip(&["link", "set", "eth0", "up"]);
+        if routes {
+            // As the document says.
+            let [own, gateway] = ["00", "aa"].map(|kind| format!("02:00:00:00:{kind}:0{number}"));
+            let gateway_ip = format!("10.78.{net}.254");
+            middle.ip(&["link", "set", outer, "address", &gateway]);
+            host.ip(&["link", "set", "eth0", "address", &own]);
+            let known = ["lladdr", &gateway, "dev", "eth0", "nud", "permanent"];
+            host.ip(&[&["neighbour", "replace", &gateway_ip], &known[..]].concat());
+            host.ip(&["route", "add", "default", "via", &gateway_ip]);
+        }
     }
+    let far = if routes { "10.78.1.2" } else { "10.78.0.2" };
     let path = Path::new(env!("CARGO_BIN_EXE_l2fwd")).with_file_name(program);
     let path = path.to_str().expect("a path in UTF-8");
-    let mut running = Running::start(with_default_signals(&middle.command(path, args)));
+    let mut running = Running::start(from_default_signals(&middle.command(path, args)));
     running.wait_for("forwarding");
-    must(&mut a.command("ping", &["-c", "20", "-i", "0.01", "-w", "10", "10.78.0.2"]));
+    must(&mut a.command("ping", &["-c", "20", "-i", "0.01", "-w", "10", far]));
     succeeded(&running.interrupt(), line);
 }
 

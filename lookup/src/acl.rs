@@ -54,7 +54,7 @@ pub const NO_RULE: u32 = u32::MAX;
 const WORD: usize = 64;
 
 /// What a packet is classified by. Addresses and ports in host order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FiveTuple<A> {
     /// Source address.
     pub source: A,

@@ -1,4 +1,4 @@
-//! Two hosts joined only by l2fwd: their pings, transfers and odd frames go through it whole.
+//! Two hosts joined only by l2fwd: their pings, transfers and odd frames go through it whole. Three networks joined only by l3fwd.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -12,6 +12,10 @@ use pollux_tests::program::{Running, app};
 use pollux_tests::require::{Need, require};
 use pollux_tests::thread;
 use sha2::{Digest, Sha256};
+
+mod traffic {
+    mod router;
+}
 
 /// Two hosts with one interface each, `eth0`, and a host in the middle where l2fwd runs.
 struct Bridge {

@@ -76,7 +76,7 @@ const MAY_DEPEND: &[(&str, &[&str])] = &[
             "wire",
         ],
     ),
-    ("apps", &["bringup", "config", "eal", "kit", "pollux", "port", "wire", "verbs"]),
+    ("apps", &["bringup", "config", "eal", "kit", "lookup", "mempool", "pollux", "port", "wire", "verbs"]),
     ("testpmd", &["bringup", "config", "eal", "kit", "mempool", "port", "wire"]),
     (
         "benches",

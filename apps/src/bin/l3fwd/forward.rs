@@ -1,0 +1,233 @@
+//! l3fwd's loop: a burst in, one look-up for all of it, bursts out.
+//!
+//! ```text
+//!   rx queue ─► check ─► keys ─► table, of one version ─► places of ports ─► addresses ─► outputs, a tx queue for each port
+//!                 └─► drops, by reason                         └─► no route
+//! ```
+//!
+//! An lcore owns its rx queues and a tx queue of every port. It neither allocates, nor locks, nor calls the system unless a driver must; no
+//! clock is read but the TSC, at most once a round.
+
+use std::sync::Arc;
+
+use pollux_eal::LcoreContext;
+use pollux_eal::barrier::prefetch_read;
+use pollux_eal::clock::{Nanos, cycles};
+use pollux_eal::rcu::Reader;
+use pollux_kit::{Idle, Polled};
+use pollux_mempool::{BURST_MAX, Burst, MbufPool};
+use pollux_port::RxQueue;
+
+use crate::count::{QueueCounts, Reason};
+use crate::output::Output;
+use crate::packet::{self, Ip};
+use crate::table::{DENIED, NO_ROUTE, Table};
+
+/// How far ahead of the packet that is checked the data of others is fetched.
+const AHEAD: usize = 4;
+/// While busy, the TSC is read once in this many rounds.
+const ROUNDS_PER_READING: u32 = 64;
+/// How long full ports are waited for at the end.
+const PATIENCE: Nanos = Nanos(100_000_000);
+/// In place of a port: the packet is dropped, and counted already.
+const DROPPED: u32 = u32::MAX - 2;
+
+/// An rx queue.
+#[derive(Debug)]
+pub(crate) struct Input {
+    pub(crate) rx: RxQueue,
+    pub(crate) counts: Arc<QueueCounts>,
+}
+
+impl Polled for Input {
+    fn rx_queue(&mut self) -> &mut RxQueue {
+        &mut self.rx
+    }
+}
+
+/// What an lcore forwards between.
+pub(crate) struct Lane<T: Table> {
+    pub(crate) inputs: Vec<Input>,
+    /// By the place of the port.
+    pub(crate) outputs: Vec<Output>,
+    pub(crate) table: Reader<T>,
+    /// For copies of packets that may not be written.
+    pub(crate) pool: MbufPool,
+    /// Packets received at once.
+    pub(crate) size: usize,
+    pub(crate) scratch: Scratch<T>,
+}
+
+/// What a burst is looked up with. Only the front of each is ever read, and that is written before.
+pub(crate) struct Scratch<T: Table> {
+    keys4: [T::Key4; BURST_MAX],
+    keys6: [T::Key6; BURST_MAX],
+    /// Where in the burst each key is from.
+    from4: [u8; BURST_MAX],
+    from6: [u8; BURST_MAX],
+    found: [u32; BURST_MAX],
+    /// By the packets' order: the place of a port, or why there is none.
+    hops: [u32; BURST_MAX],
+}
+
+impl<T: Table> Default for Scratch<T> {
+    fn default() -> Self {
+        Self {
+            keys4: [T::Key4::default(); BURST_MAX],
+            keys6: [T::Key6::default(); BURST_MAX],
+            from4: [0; BURST_MAX],
+            from6: [0; BURST_MAX],
+            found: [0; BURST_MAX],
+            hops: [0; BURST_MAX],
+        }
+    }
+}
+
+impl<T: Table> Scratch<T> {
+    /// Says in `hops` where each packet of the burst goes.
+    #[inline(always)]
+    fn route(&mut self, burst: &mut Burst, table: &T, pool: &MbufPool, counts: &QueueCounts) {
+        let (mut four, mut six) = (0, 0);
+        for at in 0..burst.len() {
+            if let Some(ahead) = burst.get(at + AHEAD) {
+                prefetch_read(ahead.data_ptr());
+            }
+            let checked = packet::check(&mut burst[at], pool).and_then(|packet| {
+                match packet {
+                    Ip::V4(packet) => {
+                        self.keys4[four] = T::key4(&packet);
+                        self.from4[four] = at as u8;
+                        four += 1;
+                    }
+                    Ip::V6(packet) => {
+                        self.keys6[six] = T::key6(&packet)?;
+                        self.from6[six] = at as u8;
+                        six += 1;
+                    }
+                }
+                Ok(())
+            });
+            if let Err(reason) = checked {
+                counts.dropped(reason);
+                self.hops[at] = DROPPED;
+            }
+        }
+        table.find4(&self.keys4[..four], &mut self.found);
+        scatter(&self.from4[..four], &self.found, &mut self.hops);
+        if six > 0 {
+            table.find6(&self.keys6[..six], &mut self.found);
+            scatter(&self.from6[..six], &self.found, &mut self.hops);
+        }
+    }
+}
+
+/// Puts what was found to the packets that it is of.
+#[inline(always)]
+fn scatter(from: &[u8], found: &[u32; BURST_MAX], hops: &mut [u32; BURST_MAX]) {
+    for (from, found) in from.iter().zip(found) {
+        hops[usize::from(*from) % BURST_MAX] = *found;
+    }
+}
+
+/// Hands a burst to the ports; it is empty afterwards.
+#[inline(always)]
+fn hand_out(burst: &mut Burst, hops: &[u32], outputs: &mut [Output], counts: &QueueCounts) {
+    let Some(first) = hops.first() else { return };
+    let differ = hops.iter().fold(0, |differ, hop| differ | (hop ^ first));
+    if differ == 0
+        && let Some(output) = outputs.get_mut(*first as usize)
+    {
+        counts.routed(*first as usize, burst.len());
+        let lost = output.take(burst);
+        if lost > 0 {
+            counts.lost(*first as usize, lost, output.is_gone());
+        }
+        return;
+    }
+    for (mbuf, hop) in burst.drain(..).zip(hops) {
+        let place = *hop as usize;
+        if let Some(output) = outputs.get_mut(place) {
+            counts.routed(place, 1);
+            if !output.push(mbuf) {
+                counts.lost(place, 1, output.is_gone());
+            }
+        } else {
+            match *hop {
+                NO_ROUTE => counts.dropped(Reason::NoRoute),
+                DENIED => counts.dropped(Reason::Denied),
+                _ => {}
+            }
+        }
+    }
+}
+
+impl<T: Table> Lane<T> {
+    /// A burst of each queue in, bursts to the ports out; whether packets moved.
+    #[inline(always)]
+    fn round(&mut self, burst: &mut Burst) -> bool {
+        let mut moved = 0;
+        for Input { rx, counts } in &mut self.inputs {
+            let received = rx.rx_burst(burst, self.size);
+            if received != 0 {
+                self.scratch.route(burst, self.table.pass(), &self.pool, counts);
+                hand_out(burst, &self.scratch.hops[..received], &mut self.outputs, counts);
+            }
+            moved += received;
+        }
+        for output in &mut self.outputs {
+            moved += output.flush();
+        }
+        moved != 0
+    }
+
+    /// Sends what ports did not take before, or drops it.
+    fn finish(&mut self, lcore: &LcoreContext) {
+        let begun = lcore.clock().now();
+        let patience = lcore.clock().cycles(PATIENCE);
+        while self.outputs.iter().any(Output::holds) && lcore.clock().now() - begun < patience {
+            for output in &mut self.outputs {
+                output.flush();
+            }
+        }
+        for (place, output) in self.outputs.iter_mut().enumerate() {
+            let (left, gone) = (output.give_up(), output.is_gone());
+            if let (1.., Some(input)) = (left, self.inputs.first()) {
+                input.counts.lost(place, left, gone);
+            }
+        }
+    }
+}
+
+/// Goes round the queues until asked to stop.
+pub(crate) fn run<T: Table>(lcore: &LcoreContext, lane: &mut Lane<T>, idle: &mut impl Idle) {
+    let mut burst = Burst::new();
+    let mut mark = cycles::now();
+    let mut was_busy = false;
+    let mut rounds: u32 = 0;
+    while !lcore.stop_requested() {
+        let busy = lane.round(&mut burst);
+        if busy {
+            idle.busy();
+        }
+        rounds = rounds.wrapping_add(1);
+        // A stretch of busy rounds is counted as a whole; an empty round ends it.
+        if busy && was_busy && !rounds.is_multiple_of(ROUNDS_PER_READING) {
+            continue;
+        }
+        let now = cycles::now();
+        let spent = now.wrapping_sub(mark);
+        if busy || was_busy {
+            lcore.busy(spent);
+        } else {
+            lcore.idle(spent);
+        }
+        (mark, was_busy) = (now, busy);
+        // Who waits for a full port does not sleep.
+        let sleeps = !busy && !lane.outputs.iter().any(Output::holds);
+        if sleeps && idle.empty(lcore, now, &mut lane.inputs) {
+            mark = cycles::now();
+            lcore.idle(mark.wrapping_sub(now));
+        }
+    }
+    lane.finish(lcore);
+}
