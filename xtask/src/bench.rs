@@ -14,6 +14,7 @@ mod peer;
 mod ping;
 mod processor;
 mod program;
+mod router;
 mod server;
 mod table;
 mod testpmd;
@@ -86,7 +87,7 @@ pub(crate) fn bench(args: &Args) -> Outcome {
     }
     build(
         &["pollux-apps", "pollux-benches", "pollux-testpmd"],
-        &["l2fwd", "testpmd", "figures", "mlx5_rxtx32", "mlx5_start", "verbs_post", "mlx5_l2fwd"],
+        &["l2fwd", "l3fwd", "testpmd", "figures", "mlx5_rxtx32", "mlx5_start", "verbs_post", "mlx5_l2fwd"],
     )?;
     let bounds = Bounds::read(table::is_on_models)?;
     let plan: Vec<Plan> = table::PLAN
@@ -108,6 +109,9 @@ pub(crate) fn bench(args: &Args) -> Outcome {
             Source::App if step.name == "ping_p99" => ping::measure(root.as_ref(), args.trials().min(7)),
             Source::App if step.name == "idle_ping_p99" => ping::measure_idle(args.trials().min(7)),
             Source::App if step.name == "testpmd_interrupt_idle" => idle::measure(args.trials().min(3)),
+            Source::App if step.name == "l3fwd_pcap_null" => {
+                router::measure(root.as_ref(), args.trials().min(7))
+            }
             Source::App => program::measure(step.name, root.as_ref(), args.trials()),
             Source::Server | Source::Model(_) | Source::Witness => {
                 measured.remove(step.name).ok_or_else(|| "not measured".into())

@@ -1,6 +1,7 @@
 //! The peer: a Debian sid root with DPDK and a compiler, cached outside the tree.
 
 pub(super) mod native;
+pub(super) mod router;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -123,6 +123,7 @@ pub(crate) const PLAN: &[Plan] = &[
     program("testpmd_flowgen", "cycles/packet", 0.7),
     Plan { most: Some(0.02), target: None, ..program("testpmd_interrupt_idle", "cores", 0.0) },
     program("pcap_null", "cycles/packet", 0.7),
+    program("l3fwd_pcap_null", "cycles/packet", 0.8),
     Plan { rate: true, ..program("af_packet_veth", "Mpps", 1.0) },
     Plan { rate: true, ..program("af_xdp_veth", "Mpps", 0.9) },
     Plan { rate: true, ..program("tap_kernel", "Mpps", 1.0) },
