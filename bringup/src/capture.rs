@@ -1,7 +1,7 @@
 //! The socket by which `pollux-dumpcap` captures what passes through the ports; see [`pollux_capture`].
 //!
 //! Beside telemetry's, of the same number, and there whenever that is. One thread answers all clients and waits for none of them; a new
-//! capture holds it until the queues have seen it, a quarter of a second at most.
+//! capture holds it until the queues have seen it, 20 ms at most.
 
 mod client;
 

@@ -17,7 +17,7 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlag
 use super::Served;
 
 /// How long queues have to see a new capture.
-const SETTLE: Duration = Duration::from_millis(250);
+const SETTLE: Duration = Duration::from_millis(20);
 
 /// A client that is connected.
 pub(super) struct Client {
