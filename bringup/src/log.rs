@@ -5,7 +5,7 @@
 //! component as its target; the test below compares the two.
 
 /// In alphabetical order.
-pub(crate) const COMPONENTS: [&str; 21] = [
+pub(crate) const COMPONENTS: [&str; 22] = [
     "lib.eal",
     "lib.ethdev",
     "lib.ethdev.trace",

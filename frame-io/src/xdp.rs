@@ -39,3 +39,6 @@ pub const CHUNK_MIN: usize = 2048;
 pub const CHUNK_MAX: usize = 4096;
 /// Most pieces of a frame: 17 of the kernel's fragments and its first part (`MAX_SKB_FRAGS`), one less to be safe with all drivers.
 pub const PIECES_MAX: usize = 17;
+
+/// What is needed to make maps and programs and to attach them, and to open sockets; named at once, so that one try is enough.
+const CAPABILITIES: &str = "CAP_NET_RAW,CAP_NET_ADMIN,CAP_BPF";

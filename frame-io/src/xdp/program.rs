@@ -8,10 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use crate::interface::Interface;
 use crate::{FrameError, sys};
 
-use super::XdpSocket;
-
-/// What is needed to make maps and programs and to attach them, and to open sockets; named at once, so that one try is enough.
-pub(super) const CAPABILITIES: &str = "CAP_NET_RAW,CAP_NET_ADMIN,CAP_BPF";
+use super::{CAPABILITIES, XdpSocket};
 
 /// Commands, types and flags: include/uapi/linux/bpf.h and if_link.h.
 const MAP_CREATE: i64 = 0;

@@ -38,9 +38,11 @@ impl<const WORDS: usize> Ring<WORDS> {
         let inside = |offset: u64, length: usize, align: usize| {
             let offset = usize::try_from(offset).ok()?;
             let fits = offset.checked_add(length).is_some_and(|end| end <= bytes);
+            if !fits || !offset.is_multiple_of(align) {
+                return None;
+            }
             // SAFETY: `offset` is inside the mapping.
-            (fits && offset.is_multiple_of(align))
-                .then(|| unsafe { NonNull::new(memory.as_mut_ptr().add(offset)) })?
+            NonNull::new(unsafe { memory.as_mut_ptr().add(offset) })
         };
         let outside = || io::Error::from_raw_os_error(libc::EPROTO);
         if !size.is_power_of_two() {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use memmap2::MmapMut;
 
 use super::ring::{Consumer, Producer};
-use super::{CHUNK_MAX, CHUNK_MIN, program};
+use super::{CAPABILITIES, CHUNK_MAX, CHUNK_MIN};
 use crate::interface::Interface;
 use crate::sys::{self, check};
 use crate::{FrameError, Trouble};
@@ -530,7 +530,7 @@ fn no_socket(name: &str, source: io::Error) -> FrameError {
             name: name.into(),
             problem: "this kernel has no AF_XDP (CONFIG_XDP_SOCKETS): net_af_packet works without".into(),
         },
-        _ => FrameError::refused("opening an AF_XDP socket", name, program::CAPABILITIES, source),
+        _ => FrameError::refused("opening an AF_XDP socket", name, CAPABILITIES, source),
     }
 }
 
@@ -544,7 +544,7 @@ fn no_memory(name: &str, bytes: usize, source: io::Error) -> FrameError {
                  or grant CAP_IPC_LOCK"
             ),
         },
-        _ => FrameError::refused("registering packet memory", name, program::CAPABILITIES, source),
+        _ => FrameError::refused("registering packet memory", name, CAPABILITIES, source),
     }
 }
 
@@ -556,7 +556,7 @@ fn not_bound(name: &str, queue: u32, source: io::Error) -> FrameError {
             "there is no queue {queue}: `ethtool -l {name}` shows how many there are, start_queue and queue_count choose among them"
         ),
         Some(libc::ENODEV) => "has disappeared".into(),
-        _ => return FrameError::refused("binding an AF_XDP socket", name, program::CAPABILITIES, source),
+        _ => return FrameError::refused("binding an AF_XDP socket", name, CAPABILITIES, source),
     };
     FrameError::Interface { name: name.into(), problem }
 }

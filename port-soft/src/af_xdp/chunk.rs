@@ -88,7 +88,7 @@ impl Chunks {
         if within >= self.count as u64 * self.stride {
             return None;
         }
-        let index = (u128::from(within) * u128::from(self.reciprocal) >> 64) as u64;
+        let index = ((u128::from(within) * u128::from(self.reciprocal)) >> 64) as u64;
         let offset = within.checked_sub(index * self.stride)?;
         (offset < self.stride).then_some((index as usize, offset as usize))
     }
