@@ -68,14 +68,15 @@ fn container() -> Outcome {
 }
 
 /// Where it has its root, the tests find no reason to be skipped.
+/// Of the whole workspace: one package alone has other features, and is built again with all that it needs.
 fn dpdk() -> Outcome {
     let root = debian::newest_dpdk()?;
-    for tests in [["--workspace", "--test", "dpdk"], ["--package=pollux-apps", "--test", "telemetry"]] {
+    for tests in [["--workspace", "--test", "dpdk"], ["--workspace", "--test", "telemetry"]] {
         must(cargo(&[&["test"], &tests[..]].concat()).env("POLLUX_DPDK_ROOT", &root))?;
     }
     match dts::fetch() {
         Ok(dts) => {
-            let tests = ["test", "--package=pollux-testpmd", "--test=prompt", "dts"];
+            let tests = ["test", "--workspace", "--test=prompt", "dts"];
             must(cargo(&tests).env("POLLUX_DPDK_DTS", dts))
         }
         Err(why) => {
