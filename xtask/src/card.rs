@@ -25,7 +25,7 @@ pub(crate) struct Args {
 /// The file is no report of this version.
 pub(crate) fn card(args: &Args) -> Outcome {
     let file = std::path::absolute(&args.file).map_err(|why| format!("{}: {why}", args.file.display()))?;
-    let mut doctor = cargo(&["run", "--quiet", "--package", "pollux-doctor", "--", "--differences"]);
+    let mut doctor = cargo(&["run", "--quiet", "--release", "--bin", "doctor", "--", "--differences"]);
     let done = doctor.arg(&file).output().map_err(|why| format!("cannot run doctor: {why}"))?;
     let said = String::from_utf8_lossy(&done.stdout).into_owned();
     // 0: no difference; 1: those that it prints.
