@@ -10,6 +10,8 @@ use super::table::Pair;
 use super::turn::{alternate, report};
 use crate::run::{Outcome, release_dir};
 
+/// Its row.
+pub(super) const NAME: &str = "l3fwd_pcap_null";
 /// How long each trial forwards.
 const TRIAL: Duration = Duration::from_millis(600);
 /// Routes, of 24 bits: about as many as DPDK's l3fwd has room for (`IPV4_L3FWD_LPM_MAX_RULES`).
@@ -88,9 +90,6 @@ fn capture() -> Vec<u8> {
 
 /// Cycles a packet: as ours counts them itself, and as DPDK's takes them, whose lcore is never idle.
 pub(super) fn measure(root: Option<&Root>, trials: u32) -> Outcome<Vec<Pair>> {
-    if let Some(root) = root {
-        router::prepare(root)?;
-    }
     let files = Files::make(root)?;
     alternate(trials, || ours(&files.outside), || root.map(|root| theirs(root, &files.inside)).transpose())
 }
