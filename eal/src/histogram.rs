@@ -23,7 +23,8 @@
 
 use std::ops::AddAssign;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::counter::Counter;
 
 /// Buckets for each power of two, as a power of two.
 const LOG_PARTS: u32 = 5;
@@ -31,7 +32,7 @@ const PARTS: usize = 1 << LOG_PARTS;
 /// The values below two times `PARTS` have one each; each further bit has `PARTS`.
 const BUCKETS: usize = (u64::BITS as usize - LOG_PARTS as usize + 1) * PARTS;
 
-type Buckets = [AtomicU64; BUCKETS];
+type Buckets = [Counter; BUCKETS];
 
 /// The end that counts: one thread's.
 #[derive(Debug)]
@@ -48,7 +49,7 @@ pub struct Counts(Vec<u64>);
 /// An empty histogram.
 #[must_use]
 pub fn new() -> (Recorder, Histogram) {
-    let buckets = Arc::new([const { AtomicU64::new(0) }; BUCKETS]);
+    let buckets = Arc::new([const { Counter::new() }; BUCKETS]);
     (Recorder(Arc::clone(&buckets)), Histogram(buckets))
 }
 
@@ -77,9 +78,7 @@ impl Recorder {
     /// Counts `value` so many times.
     #[inline]
     pub fn record_many(&mut self, value: u64, times: u64) {
-        let counter = &self.0[bucket(value)];
-        // Nobody else writes it.
-        counter.store(counter.load(Ordering::Relaxed).wrapping_add(times), Ordering::Relaxed);
+        self.0[bucket(value)].add(times);
     }
 }
 
@@ -87,7 +86,7 @@ impl Histogram {
     /// What was counted until now. Counts that are made meanwhile may be in it or not.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        Counts(self.0.iter().map(|counter| counter.load(Ordering::Relaxed)).collect())
+        Counts(self.0.iter().map(Counter::get).collect())
     }
 }
 

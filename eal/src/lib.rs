@@ -58,6 +58,7 @@ mod stop;
 pub mod alarm;
 pub mod barrier;
 pub mod clock;
+pub mod counter;
 pub mod event;
 pub mod histogram;
 pub mod hugepage;

@@ -31,7 +31,8 @@
 
 use std::fmt;
 use std::ops::Sub;
-use std::sync::atomic::{AtomicU64, Ordering};
+
+use pollux_eal::counter::Counter;
 
 /// Most bytes in one packet on the bus that carries data.
 pub const MAX_PAYLOAD: u64 = 256;
@@ -124,21 +125,6 @@ impl Crossing {
             Self::DoorbellRecord | Self::SendEntry | Self::ReceiveEntry | Self::SendPayload => Way::Read,
             Self::ReceivePayload | Self::Completion | Self::Event | Self::Interrupt => Way::Write,
         }
-    }
-}
-
-/// A counter with one writer at a time: a load and a store, no locked instruction.
-#[derive(Debug, Default)]
-struct Counter(AtomicU64);
-
-impl Counter {
-    #[inline]
-    fn add(&self, more: u64) {
-        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
-    }
-
-    fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
     }
 }
 

@@ -17,11 +17,11 @@
 //! `gate/loom_tests.rs` explores both.
 
 use crate::order;
-use crate::stats::counter::Counter;
 use crossbeam_utils::CachePadded;
 use pollux_atomic::{AtomicBool, Ordering};
 #[cfg(not(loom))]
 use pollux_eal::barrier;
+use pollux_eal::counter::Counter;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

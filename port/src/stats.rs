@@ -3,7 +3,6 @@
 //! Packets and bytes are counted per queue by the lcore that owns the queue: plain loads and stores on a cache line of
 //! its own, read by the control handle at any time. Drops are rare and may be counted by either half. Nothing is ever
 //! set back: a reset remembers the values of that moment and subtracts them later.
-pub(crate) mod counter;
 
 use crate::burst::{BurstLine, BurstWatch, QueueOwner};
 use crossbeam_utils::CachePadded;

@@ -1,8 +1,7 @@
 //! What a stream counts: one array of counters on cache lines of its own, written by its lcore alone and read by others.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use crossbeam_utils::CachePadded;
+use pollux_eal::counter::Counter;
 use pollux_mempool::BURST_MAX;
 
 /// What is counted, beside the sizes of bursts. All of them are one cache line.
@@ -35,7 +34,7 @@ const ALL: usize = TX_BURSTS + SIZES;
 
 /// The counters of one stream.
 #[derive(Debug)]
-pub struct LaneCounters(CachePadded<[AtomicU64; ALL]>);
+pub struct LaneCounters(CachePadded<[Counter; ALL]>);
 
 /// What a stream counted, at one moment or between two.
 #[derive(Clone, Debug)]
@@ -43,7 +42,7 @@ pub struct LaneCounts([u64; ALL]);
 
 impl Default for LaneCounters {
     fn default() -> Self {
-        Self(CachePadded::new([const { AtomicU64::new(0) }; ALL]))
+        Self(CachePadded::new([const { Counter::new() }; ALL]))
     }
 }
 
@@ -51,32 +50,25 @@ impl LaneCounters {
     /// Adds; for the stream's own lcore.
     #[inline(always)]
     pub fn add(&self, what: Count, count: u64) {
-        self.raise(what as usize, count);
+        self.0[what as usize].add(count);
     }
 
     /// Counts an rx burst of so many packets, at most [`BURST_MAX`].
     #[inline]
     pub fn rx_burst(&self, packets: usize) {
-        self.raise(RX_BURSTS + packets.min(BURST_MAX), 1);
+        self.0[RX_BURSTS + packets.min(BURST_MAX)].add(1);
     }
 
     /// Counts a tx burst of so many packets, at most [`BURST_MAX`].
     #[inline]
     pub fn tx_burst(&self, packets: usize) {
-        self.raise(TX_BURSTS + packets.min(BURST_MAX), 1);
-    }
-
-    /// No read-modify-write: there is one writer.
-    #[inline(always)]
-    fn raise(&self, at: usize, count: u64) {
-        let counter = &self.0[at];
-        counter.store(counter.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
+        self.0[TX_BURSTS + packets.min(BURST_MAX)].add(1);
     }
 
     /// All of them now.
     #[must_use]
     pub fn read(&self) -> LaneCounts {
-        LaneCounts(std::array::from_fn(|at| self.0[at].load(Ordering::Relaxed)))
+        LaneCounts(std::array::from_fn(|at| self.0[at].get()))
     }
 }
 

@@ -1,8 +1,8 @@
 //! What an rx queue's packets came to: drops by reason, and packets by the port that sends them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
+use pollux_eal::counter::Counter;
 use pollux_kit::StreamCounters;
 
 /// Why a packet is not sent on.
@@ -68,34 +68,19 @@ impl Reason {
     }
 }
 
-/// A count that one lcore writes and others read.
-#[derive(Debug, Default)]
-struct Count(AtomicU64);
-
-impl Count {
-    #[inline(always)]
-    fn add(&self, count: u64) {
-        self.0.store(self.0.load(Ordering::Relaxed) + count, Ordering::Relaxed);
-    }
-
-    fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
 /// From the queue to one port.
 #[derive(Debug, Default)]
 struct Way {
-    packets: Count,
-    tx_full: Count,
-    port_gone: Count,
+    packets: Counter,
+    tx_full: Counter,
+    port_gone: Counter,
 }
 
 /// Counts of one rx queue. The lcore that polls it writes them.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct QueueCounts {
-    drops: [Count; Reason::ALL.len()],
+    drops: [Counter; Reason::ALL.len()],
     /// By the place of the port that sends.
     ways: Box<[Way]>,
 }
