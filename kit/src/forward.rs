@@ -1,25 +1,22 @@
 //! l2fwd's loop: a burst in, a burst out.
 //!
-//! A `Path` joins the rx queue of one port to the tx queue of another. An lcore owns its paths and goes round them. No
-//! clock is read but the TSC, at most once a round.
+//! A `Path` joins the rx queue of one port to the tx queue of another. An lcore owns its paths and goes round them ([`go_round`]).
 
 use std::sync::Arc;
 
 use pollux_bringup::BringupError;
 use pollux_eal::LcoreContext;
-use pollux_eal::clock::{Nanos, cycles};
+use pollux_eal::clock::Nanos;
 use pollux_mempool::{Burst, Mbuf};
 use pollux_port::{MacAddress, QueueId, Queues, RxQueue, TxQueue};
 
 use crate::idle::{Idle, Polled};
 use crate::pairs::Hop;
+use crate::rounds::{Rounds, go_round};
 use crate::{Lost, Retry};
 
 /// Packets taken at once, as in DPDK's l2fwd and testpmd.
 pub const BURST: usize = 32;
-
-/// While busy, the TSC is read once in this many rounds.
-const ROUNDS_PER_READING: u32 = 64;
 
 /// What becomes of a packet's Ethernet addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,37 +215,34 @@ pub fn run(lcore: &LcoreContext, paths: &mut [Path]) {
 
 /// The same, watched, with something else to do than to poll while no packet arrives.
 pub fn run_with(lcore: &LcoreContext, paths: &mut [Path], laps: &mut impl Laps, idle: &mut impl Idle) {
-    let mut mark = cycles::now();
-    let mut was_busy = false;
-    let mut rounds: u32 = 0;
-    while !lcore.stop_requested() {
+    go_round(lcore, &mut Watched { paths, laps }, idle);
+}
+
+/// Paths, and who watches their steps.
+struct Watched<'a, L> {
+    paths: &'a mut [Path],
+    laps: &'a mut L,
+}
+
+impl<L: Laps> Rounds for Watched<'_, L> {
+    type Polled = Path;
+
+    #[inline(always)]
+    fn round(&mut self, lcore: &LcoreContext) -> bool {
         let mut packets = 0;
-        for path in &mut *paths {
-            packets += path.step_with(lcore, laps);
+        for path in &mut *self.paths {
+            packets += path.step_with(lcore, self.laps);
         }
-        let busy = packets != 0;
-        if busy {
-            idle.busy();
-        }
-        rounds = rounds.wrapping_add(1);
-        // A stretch of busy rounds is counted as a whole; an empty round ends it.
-        if busy && was_busy && !rounds.is_multiple_of(ROUNDS_PER_READING) {
-            continue;
-        }
-        let now = cycles::now();
-        let spent = now.wrapping_sub(mark);
-        if busy || was_busy {
-            lcore.busy(spent);
-        } else {
-            lcore.idle(spent);
-        }
-        (mark, was_busy) = (now, busy);
-        if !busy && idle.empty(lcore, now, paths) {
-            mark = cycles::now();
-            lcore.idle(mark.wrapping_sub(now));
-        }
+        packets != 0
     }
-    paths.iter_mut().for_each(|path| path.finish(lcore));
+
+    fn polled(&mut self) -> &mut [Path] {
+        self.paths
+    }
+
+    fn finish(&mut self, lcore: &LcoreContext) {
+        self.paths.iter_mut().for_each(|path| path.finish(lcore));
+    }
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@
 //! - [`Listener`] serves it over HTTP (`--metrics`), [`Screen`] draws it (`--screen`): both by a [`Sampler`].
 //! - [`Retry`]: a burst that a destination did not take, tried again with patience; [`Lost`] counts what was let go.
 //! - [`IdleOptions`] and [`Idle`]: what an lcore does while no packet arrives: it polls on, pauses, or sleeps until one does.
+//! - [`rounds`]: the loop of a forwarding lcore, for what it does in a round: busy and idle cycles, `--idle`.
 //! - [`l2fwd`]: the whole of a forwarder, for programs that only add drivers; [`forward`]: its loop, one page.
 //! - [`Console`]: where lines go when `--json` keeps standard output for itself.
 //!
@@ -69,6 +70,7 @@ pub mod pairs;
 mod prometheus;
 mod report;
 mod retry;
+pub mod rounds;
 mod sample;
 mod screen;
 mod table;

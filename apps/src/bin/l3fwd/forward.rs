@@ -5,16 +5,17 @@
 //!                 └─► drops, by reason                         └─► no route
 //! ```
 //!
-//! An lcore owns its rx queues and a tx queue of every port. It neither allocates, nor locks, nor calls the system unless a driver must; no
-//! clock is read but the TSC, at most once a round.
+//! An lcore owns its rx queues and a tx queue of every port, and goes round them (`pollux_kit::rounds`). It neither allocates, nor locks, nor
+//! calls the system unless a driver must.
 
 use std::sync::Arc;
 
 use pollux_eal::LcoreContext;
 use pollux_eal::barrier::prefetch_read;
-use pollux_eal::clock::{Nanos, cycles};
+use pollux_eal::clock::Nanos;
 use pollux_eal::rcu::Reader;
-use pollux_kit::{Idle, Polled};
+use pollux_kit::Polled;
+use pollux_kit::rounds::Rounds;
 use pollux_mempool::{BURST_MAX, Burst, MbufPool};
 use pollux_port::RxQueue;
 
@@ -25,8 +26,6 @@ use crate::table::{DENIED, NO_ROUTE, Table};
 
 /// How far ahead of the packet that is checked the data of others is fetched.
 const AHEAD: usize = 4;
-/// While busy, the TSC is read once in this many rounds.
-const ROUNDS_PER_READING: u32 = 64;
 /// How long full ports are waited for at the end.
 const PATIENCE: Nanos = Nanos(100_000_000);
 /// In place of a port: the packet is dropped, and counted already.
@@ -53,6 +52,8 @@ pub(crate) struct Lane<T: Table> {
     pub(crate) table: Reader<T>,
     /// For copies of packets that may not be written.
     pub(crate) pool: MbufPool,
+    /// What is under way; empty between rounds.
+    pub(crate) burst: Burst,
     /// Packets received at once.
     pub(crate) size: usize,
     pub(crate) scratch: Scratch<T>,
@@ -161,16 +162,18 @@ fn hand_out(burst: &mut Burst, hops: &[u32], outputs: &mut [Output], counts: &Qu
     }
 }
 
-impl<T: Table> Lane<T> {
-    /// A burst of each queue in, bursts to the ports out; whether packets moved.
+impl<T: Table> Rounds for Lane<T> {
+    type Polled = Input;
+
+    /// A burst of each queue in, bursts to the ports out.
     #[inline(always)]
-    fn round(&mut self, burst: &mut Burst) -> bool {
+    fn round(&mut self, _: &LcoreContext) -> bool {
         let mut moved = 0;
         for Input { rx, counts } in &mut self.inputs {
-            let received = rx.rx_burst(burst, self.size);
+            let received = rx.rx_burst(&mut self.burst, self.size);
             if received != 0 {
-                self.scratch.route(burst, self.table.pass(), &self.pool, counts);
-                hand_out(burst, &self.scratch.hops[..received], &mut self.outputs, counts);
+                self.scratch.route(&mut self.burst, self.table.pass(), &self.pool, counts);
+                hand_out(&mut self.burst, &self.scratch.hops[..received], &mut self.outputs, counts);
             }
             moved += received;
         }
@@ -180,11 +183,19 @@ impl<T: Table> Lane<T> {
         moved != 0
     }
 
+    fn polled(&mut self) -> &mut [Input] {
+        &mut self.inputs
+    }
+
+    fn holds(&self) -> bool {
+        self.outputs.iter().any(Output::holds)
+    }
+
     /// Sends what ports did not take before, or drops it.
     fn finish(&mut self, lcore: &LcoreContext) {
         let begun = lcore.clock().now();
         let patience = lcore.clock().cycles(PATIENCE);
-        while self.outputs.iter().any(Output::holds) && lcore.clock().now() - begun < patience {
+        while self.holds() && lcore.clock().now() - begun < patience {
             for output in &mut self.outputs {
                 output.flush();
             }
@@ -196,38 +207,4 @@ impl<T: Table> Lane<T> {
             }
         }
     }
-}
-
-/// Goes round the queues until asked to stop.
-pub(crate) fn run<T: Table>(lcore: &LcoreContext, lane: &mut Lane<T>, idle: &mut impl Idle) {
-    let mut burst = Burst::new();
-    let mut mark = cycles::now();
-    let mut was_busy = false;
-    let mut rounds: u32 = 0;
-    while !lcore.stop_requested() {
-        let busy = lane.round(&mut burst);
-        if busy {
-            idle.busy();
-        }
-        rounds = rounds.wrapping_add(1);
-        // A stretch of busy rounds is counted as a whole; an empty round ends it.
-        if busy && was_busy && !rounds.is_multiple_of(ROUNDS_PER_READING) {
-            continue;
-        }
-        let now = cycles::now();
-        let spent = now.wrapping_sub(mark);
-        if busy || was_busy {
-            lcore.busy(spent);
-        } else {
-            lcore.idle(spent);
-        }
-        (mark, was_busy) = (now, busy);
-        // Who waits for a full port does not sleep.
-        let sleeps = !busy && !lane.outputs.iter().any(Output::holds);
-        if sleeps && idle.empty(lcore, now, &mut lane.inputs) {
-            mark = cycles::now();
-            lcore.idle(mark.wrapping_sub(now));
-        }
-    }
-    lane.finish(lcore);
 }

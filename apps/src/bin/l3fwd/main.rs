@@ -26,8 +26,9 @@ use pollux_bringup::program::{self, say};
 use pollux_bringup::{Bringup, BringupError};
 use pollux_config::CommandLine;
 use pollux_eal::rcu::{self, Reader};
+use pollux_kit::rounds::go_round;
 use pollux_kit::{Counted, IdlePolicy, Meter, Watch};
-use pollux_mempool::MbufPool;
+use pollux_mempool::{Burst, MbufPool};
 use pollux_port::{MacAddress, PortId, QueueId, Queues, RxQueue, TxQueue};
 
 use assignment::{Ports, Share};
@@ -95,8 +96,8 @@ fn run<T: Table>(line: &CommandLine, options: &Options) -> Result<(), BringupErr
         let polled = lane.inputs.iter().map(|input| &input.rx);
         let idle = options.idle.policy(bringup.eal.clock(), &[stop.as_fd()], polled)?;
         launched.push(bringup.eal.launch(share.lcore, move |lcore| match idle {
-            IdlePolicy::Poll => forward::run(lcore, &mut lane, &mut ()),
-            mut idle => forward::run(lcore, &mut lane, &mut idle),
+            IdlePolicy::Poll => go_round(lcore, &mut lane, &mut ()),
+            mut idle => go_round(lcore, &mut lane, &mut idle),
         })?);
     }
     // Readers that pass no more would keep what was replaced.
@@ -150,7 +151,15 @@ fn lanes<'a, T: Table>(
         };
         let outputs = tx.iter_mut().zip(addresses).filter_map(output).collect();
         let (table, pool) = (reader.clone(), pool.clone());
-        Lane { inputs, outputs, table, pool, size: options.rx_burst, scratch: Scratch::default() }
+        Lane {
+            inputs,
+            outputs,
+            table,
+            pool,
+            burst: Burst::new(),
+            size: options.rx_burst,
+            scratch: Scratch::default(),
+        }
     };
     shares.iter().map(|share| (share, lane(share))).collect()
 }
