@@ -24,12 +24,14 @@
 //!
 //! Sources: `include/uapi/linux/if_xdp.h`, `Documentation/networking/af_xdp.rst`, `net/xdp/xsk.c`, `net/xdp/xsk_buff_pool.c` of Linux.
 
+mod end;
 mod program;
 mod ring;
 mod socket;
 
+pub use end::{XdpFrame, XdpRx, XdpTx};
 pub use program::XdpProgram;
-pub use socket::{Umem, XdpFrame, XdpOpen, XdpOptions, XdpRx, XdpSocket, XdpStatistics, XdpTx};
+pub use socket::{Umem, XdpOpen, XdpOptions, XdpSocket, XdpStatistics};
 
 /// Bytes that the kernel leaves free before a received frame (`XDP_PACKET_HEADROOM`, include/uapi/linux/bpf.h).
 pub const HEADROOM: usize = 256;

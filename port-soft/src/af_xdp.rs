@@ -33,7 +33,7 @@ use std::sync::atomic::Ordering;
 use pollux_frame_io::FrameError;
 use pollux_frame_io::interface::{Interface, InterfaceState};
 use pollux_frame_io::mode::Modes;
-use pollux_frame_io::xdp::{CHUNK_MAX, HEADROOM, XdpOptions, XdpProgram};
+use pollux_frame_io::xdp::{CHUNK_MAX, HEADROOM, XdpOptions, XdpProgram, XdpStatistics};
 use pollux_mempool::MbufPool;
 use pollux_port::driver::{PortDriver, RxBurst, RxSetup, TxBurst, TxSetup};
 use pollux_port::{
@@ -269,10 +269,6 @@ impl AfXdpPort {
         }
         self.pairs[at].as_mut().ok_or_else(missing)
     }
-
-    fn sum(&self, of: impl Fn(&Shared) -> u64) -> u64 {
-        self.pairs.iter().flatten().map(|pair| of(&pair.shared)).sum()
-    }
 }
 
 impl Pair {
@@ -286,7 +282,7 @@ impl Pair {
 
     /// Frames that the kernel dropped for want of chunks or of room.
     fn missed(&self) -> u64 {
-        let told = self.shared.statistics();
+        let told = self.shared.socket().statistics();
         told.rx_dropped + told.rx_ring_full
     }
 }
@@ -397,14 +393,21 @@ impl PortDriver for AfXdpPort {
     }
 
     fn xstats(&self) -> Vec<(Cow<'static, str>, u64)> {
+        let pairs = || self.pairs.iter().flatten();
+        // One question to the kernel for each pair.
+        let told: Vec<XdpStatistics> = pairs().map(|pair| pair.shared.socket().statistics()).collect();
+        let sum = |of: fn(&XdpStatistics) -> u64| told.iter().map(of).sum();
         vec![
-            ("rx_kernel_dropped".into(), self.sum(|pair| pair.statistics().rx_dropped)),
-            ("rx_ring_full".into(), self.sum(|pair| pair.statistics().rx_ring_full)),
-            ("rx_fill_ring_empty".into(), self.sum(|pair| pair.statistics().fill_empty)),
-            ("rx_invalid_descriptors".into(), self.sum(|pair| pair.statistics().rx_invalid)),
-            ("tx_invalid_descriptors".into(), self.sum(|pair| pair.statistics().tx_invalid)),
-            ("tx_ring_empty".into(), self.sum(|pair| pair.statistics().tx_empty)),
-            ("unknown_addresses".into(), self.sum(|pair| pair.strange.load(Ordering::Relaxed))),
+            ("rx_kernel_dropped".into(), sum(|told| told.rx_dropped)),
+            ("rx_ring_full".into(), sum(|told| told.rx_ring_full)),
+            ("rx_fill_ring_empty".into(), sum(|told| told.fill_empty)),
+            ("rx_invalid_descriptors".into(), sum(|told| told.rx_invalid)),
+            ("tx_invalid_descriptors".into(), sum(|told| told.tx_invalid)),
+            ("tx_ring_empty".into(), sum(|told| told.tx_empty)),
+            (
+                "unknown_addresses".into(),
+                pairs().map(|pair| pair.shared.strange.load(Ordering::Relaxed)).sum(),
+            ),
         ]
     }
 

@@ -191,7 +191,7 @@ impl XdpProgram {
         let refusal = |source| refused("attaching an XDP program", interface.found_as(), source);
         let link = match attach(0) {
             // The interface's driver may refuse the program for its own reasons: then the kernel runs it behind the driver.
-            Err(native) if !matters(&native) => {
+            Err(native) if generic_may_help(&native) => {
                 let Ok(link) = attach(FLAG_GENERIC) else { return Err(refusal(native)) };
                 self.generic = Some(native);
                 link
@@ -241,9 +241,9 @@ impl XdpProgram {
     }
 }
 
-/// Whether generic mode would not help.
-fn matters(error: &io::Error) -> bool {
-    matches!(
+/// Whether the program may be attached behind the driver, which has refused it: not where the process or the interface is what is wrong.
+fn generic_may_help(error: &io::Error) -> bool {
+    !matches!(
         error.raw_os_error(),
         Some(libc::EPERM | libc::EACCES | libc::EBUSY | libc::EEXIST | libc::ENODEV)
     )

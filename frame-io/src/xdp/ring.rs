@@ -16,7 +16,7 @@ const NEED_WAKEUP: u32 = 1;
 
 /// A mapped ring whose entries have `WORDS` words.
 #[derive(Debug)]
-struct Ring<const WORDS: usize> {
+pub(super) struct Ring<const WORDS: usize> {
     // Keeps the memory that the pointers below point into.
     _memory: MmapRaw,
     producer: NonNull<AtomicU32>,
@@ -65,7 +65,13 @@ impl<const WORDS: usize> Ring<WORDS> {
         usize::try_from(offsets.desc).unwrap_or(usize::MAX).saturating_add(size as usize * WORDS * 8)
     }
 
-    fn map(fd: BorrowedFd<'_>, page: u64, offsets: &libc::xdp_ring_offset, size: u32) -> io::Result<Self> {
+    /// Maps a ring of a socket, which stands at `page` of its file.
+    pub(super) fn map(
+        fd: BorrowedFd<'_>,
+        page: u64,
+        offsets: &libc::xdp_ring_offset,
+        size: u32,
+    ) -> io::Result<Self> {
         let memory =
             MmapOptions::new().offset(page).len(Self::bytes(offsets, size)).populate().map_raw(&fd)?;
         Self::over(memory, offsets, size)
@@ -98,16 +104,13 @@ pub(super) struct Consumer<const WORDS: usize> {
     seen: u32,
 }
 
-impl<const WORDS: usize> Consumer<WORDS> {
-    pub(super) fn map(
-        fd: BorrowedFd<'_>,
-        page: u64,
-        offsets: &libc::xdp_ring_offset,
-        size: u32,
-    ) -> io::Result<Self> {
-        Ring::map(fd, page, offsets, size).map(|ring| Self { ring, head: 0, seen: 0 })
+impl<const WORDS: usize> From<Ring<WORDS>> for Consumer<WORDS> {
+    fn from(ring: Ring<WORDS>) -> Self {
+        Self { ring, head: 0, seen: 0 }
     }
+}
 
+impl<const WORDS: usize> Consumer<WORDS> {
     /// Entries that wait, as the kernel's count says now; never more than the ring has.
     #[inline]
     pub(super) fn waiting(&self) -> u32 {
@@ -152,16 +155,13 @@ pub(super) struct Producer<const WORDS: usize> {
     taken: u32,
 }
 
-impl<const WORDS: usize> Producer<WORDS> {
-    pub(super) fn map(
-        fd: BorrowedFd<'_>,
-        page: u64,
-        offsets: &libc::xdp_ring_offset,
-        size: u32,
-    ) -> io::Result<Self> {
-        Ring::map(fd, page, offsets, size).map(|ring| Self { ring, tail: 0, taken: 0 })
+impl<const WORDS: usize> From<Ring<WORDS>> for Producer<WORDS> {
+    fn from(ring: Ring<WORDS>) -> Self {
+        Self { ring, tail: 0, taken: 0 }
     }
+}
 
+impl<const WORDS: usize> Producer<WORDS> {
     /// Entries that the kernel has not taken; never more than the ring has.
     #[inline]
     pub(super) fn pending(&self) -> u32 {

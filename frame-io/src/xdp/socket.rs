@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use memmap2::MmapMut;
 
-use super::ring::{Consumer, Producer};
+use super::end::{XdpRx, XdpTx};
+use super::ring::Ring;
 use super::{CAPABILITIES, CHUNK_MAX, CHUNK_MIN};
 use crate::interface::Interface;
 use crate::sys::{self, check};
@@ -75,19 +76,6 @@ pub struct XdpStatistics {
     pub tx_empty: u64,
 }
 
-/// A piece of a received frame, or a whole one. The numbers are the kernel's: nobody has checked them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct XdpFrame {
-    /// What the chunk was filled with.
-    pub chunk: u64,
-    /// Where the frame begins, from the chunk's start.
-    pub offset: u16,
-    /// Its bytes.
-    pub bytes: u32,
-    /// The frame goes on in the next one.
-    pub more: bool,
-}
-
 /// A socket and its ends.
 #[derive(Debug)]
 pub struct XdpOpen {
@@ -116,20 +104,6 @@ pub struct XdpSocket {
 struct Probe {
     fd: OwnedFd,
     _memory: MmapMut,
-}
-
-/// The receiving end. Its rings stay mapped as long as it lives, and the socket open with them.
-#[derive(Debug)]
-pub struct XdpRx {
-    frames: Consumer<2>,
-    fill: Producer<1>,
-}
-
-/// The sending end; as [`XdpRx`].
-#[derive(Debug)]
-pub struct XdpTx {
-    frames: Producer<2>,
-    completed: Consumer<1>,
 }
 
 fn register(fd: BorrowedFd<'_>, base: *const u8, bytes: usize, chunk_bytes: u32) -> io::Result<()> {
@@ -231,27 +205,20 @@ impl XdpSocket {
         let none = libc::xdp_mmap_offsets { rx: zero, tx: zero, fr: zero, cr: zero };
         let offsets = sys::get_option(fd.as_fd(), libc::SOL_XDP, libc::XDP_MMAP_OFFSETS, none)
             .map_err(failed("XDP_MMAP_OFFSETS"))?;
-        let mapped = failed("mapping AF_XDP rings");
+        let (fd_of, mapped) = (fd.as_fd(), failed("mapping AF_XDP rings"));
+        let (fill, completed) = (libc::XDP_UMEM_PGOFF_FILL_RING, libc::XDP_UMEM_PGOFF_COMPLETION_RING);
+        let (rx, tx) = (libc::XDP_PGOFF_RX_RING as u64, libc::XDP_PGOFF_TX_RING as u64);
         let tx = XdpTx {
-            frames: Producer::map(fd.as_fd(), libc::XDP_PGOFF_TX_RING as u64, &offsets.tx, options.tx_slots)
-                .map_err(mapped)?,
-            completed: Consumer::map(
-                fd.as_fd(),
-                libc::XDP_UMEM_PGOFF_COMPLETION_RING,
-                &offsets.cr,
-                options.tx_slots,
-            )
-            .map_err(mapped)?,
+            frames: Ring::map(fd_of, tx, &offsets.tx, options.tx_slots).map_err(mapped)?.into(),
+            completed: Ring::map(fd_of, completed, &offsets.cr, options.tx_slots).map_err(mapped)?.into(),
         };
-        let rx = match options.rx_slots {
-            None => None,
-            Some(slots) => Some(XdpRx {
-                frames: Consumer::map(fd.as_fd(), libc::XDP_PGOFF_RX_RING as u64, &offsets.rx, slots)
-                    .map_err(mapped)?,
-                fill: Producer::map(fd.as_fd(), libc::XDP_UMEM_PGOFF_FILL_RING, &offsets.fr, slots)
-                    .map_err(mapped)?,
-            }),
-        };
+        let rx = options.rx_slots.map(|slots| {
+            Ok(XdpRx {
+                frames: Ring::map(fd_of, rx, &offsets.rx, slots).map_err(mapped)?.into(),
+                fill: Ring::map(fd_of, fill, &offsets.fr, slots).map_err(mapped)?.into(),
+            })
+        });
+        let rx = rx.transpose()?;
         let copy = if options.copy { libc::XDP_COPY } else { 0 };
         let usual = libc::XDP_USE_NEED_WAKEUP | copy;
         let (index, queue) = (interface.index(), options.queue);
@@ -372,139 +339,6 @@ impl AsFd for XdpSocket {
     }
 }
 
-impl XdpRx {
-    /// Whether one more chunk fits the fill ring.
-    #[inline]
-    pub fn has_room(&mut self) -> bool {
-        self.fill.has_room(1)
-    }
-
-    /// Gives the kernel a chunk, by its distance from the memory's start. It sees it with [`publish`](Self::publish).
-    ///
-    /// # Panics
-    /// Without room.
-    #[inline]
-    pub fn fill(&mut self, chunk: u64) {
-        self.fill.push([chunk]);
-    }
-
-    /// Shows the kernel the chunks that were given. Cost: one store.
-    #[inline]
-    pub fn publish(&mut self) {
-        self.fill.publish();
-    }
-
-    /// Whether the kernel waits for [`XdpSocket::wake_rx`] to take chunks.
-    #[inline]
-    #[must_use]
-    pub fn needs_wakeup(&self) -> bool {
-        self.fill.needs_wakeup()
-    }
-
-    /// The next frame or piece of one. Cost when none is there: one load.
-    #[inline]
-    #[expect(
-        clippy::should_implement_trait,
-        reason = "an end of a ring is no iterator: it goes on after the end"
-    )]
-    pub fn next(&mut self) -> Option<XdpFrame> {
-        let [address, rest] = self.frames.next()?;
-        Some(XdpFrame::decode(address, rest))
-    }
-
-    /// Gives the places of all frames taken back to the kernel. Cost: one store.
-    #[inline]
-    pub fn release(&mut self) {
-        self.frames.release();
-    }
-
-    /// Entries that wait.
-    #[must_use]
-    pub fn waiting(&self) -> usize {
-        self.frames.waiting() as usize
-    }
-
-    /// Entries of the ring.
-    #[must_use]
-    pub fn slots(&self) -> usize {
-        self.frames.size() as usize
-    }
-}
-
-/// Where the offset stands in an address of unaligned mode (`XSK_UNALIGNED_BUF_OFFSET_SHIFT`).
-const OFFSET_SHIFT: u32 = 48;
-
-impl XdpFrame {
-    /// `struct xdp_desc`: address; length and options in one word, the length first.
-    fn decode(address: u64, rest: u64) -> Self {
-        const { assert!(cfg!(target_endian = "little")) };
-        Self {
-            chunk: address & ((1 << OFFSET_SHIFT) - 1),
-            offset: (address >> OFFSET_SHIFT) as u16,
-            bytes: rest as u32,
-            more: (rest >> 32) as u32 & libc::XDP_PKT_CONTD != 0,
-        }
-    }
-}
-
-impl XdpTx {
-    /// Whether `pieces` more fit the ring.
-    #[inline]
-    pub fn has_room(&mut self, pieces: usize) -> bool {
-        u32::try_from(pieces).is_ok_and(|pieces| self.frames.has_room(pieces))
-    }
-
-    /// Writes a piece of a frame, `bytes` bytes `at` so far from the memory's start; `more` follow. The kernel sees it with
-    /// [`publish`](Self::publish), which comes after the last piece of a frame.
-    ///
-    /// # Panics
-    /// Without room.
-    #[inline]
-    pub fn push(&mut self, at: u64, bytes: u32, more: bool) {
-        let options = if more { libc::XDP_PKT_CONTD } else { 0 };
-        self.frames.push([at, u64::from(options) << 32 | u64::from(bytes)]);
-    }
-
-    /// Shows the kernel what was written. Cost: one store.
-    #[inline]
-    pub fn publish(&mut self) {
-        self.frames.publish();
-    }
-
-    /// Whether the kernel waits for [`XdpSocket::wake_tx`] to send.
-    #[inline]
-    #[must_use]
-    pub fn needs_wakeup(&self) -> bool {
-        self.frames.needs_wakeup()
-    }
-
-    /// A piece that the kernel is done with: where it lies, as the kernel says, which nobody has checked. Cost when there is none: one load.
-    #[inline]
-    pub fn completed(&mut self) -> Option<u64> {
-        let [address] = self.completed.next()?;
-        Some((address & ((1 << OFFSET_SHIFT) - 1)).wrapping_add(address >> OFFSET_SHIFT))
-    }
-
-    /// Gives the places of all completions taken back to the kernel. Cost: one store.
-    #[inline]
-    pub fn release(&mut self) {
-        self.completed.release();
-    }
-
-    /// Pieces that the kernel has not begun with.
-    #[inline]
-    #[must_use]
-    pub fn pending(&self) -> usize {
-        self.frames.pending() as usize
-    }
-
-    /// Entries of the ring.
-    #[must_use]
-    pub fn slots(&self) -> usize {
-        self.frames.size() as usize
-    }
-}
-
 /// Asks for packets to be worked on by calls rather than by interrupts; Linux 5.11. Sources: `Documentation/networking/napi.rst`, and
 /// net/core/sock.c for the right that it takes, CAP_NET_ADMIN.
 fn prefer_busy_poll(fd: BorrowedFd<'_>, budget: u16) -> Result<bool, i32> {
@@ -559,17 +393,4 @@ fn not_bound(name: &str, queue: u32, source: io::Error) -> FrameError {
         _ => return FrameError::refused("binding an AF_XDP socket", name, CAPABILITIES, source),
     };
     FrameError::Interface { name: name.into(), problem }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_entry_is_read_as_the_kernel_writes_it() {
-        // Documentation/networking/af_xdp.rst: the offset stands in the upper 16 bits of an address.
-        let frame = XdpFrame::decode(0x0100_0000_0012_3480, 0x1_0000_05ea);
-        assert_eq!(frame, XdpFrame { chunk: 0x12_3480, offset: 0x100, bytes: 1514, more: true });
-        assert!(!XdpFrame::decode(0, 60).more);
-    }
 }

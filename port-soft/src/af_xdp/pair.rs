@@ -11,6 +11,14 @@
 //!
 //! Tables outlive the socket: mbufs that the kernel has when the last end is dropped go home once [`XdpSocket::close`] has said that the
 //! kernel is done with them, and never if it does not say so.
+//!
+//! # Why the kernel may have the memory
+//! The memory is the pool's data rooms and what lies between them in whole pages. It stays mapped while mbufs of the pool are out, and
+//! those that the kernel has are out, in a table, until [`Shared`] is dropped; there the tables go after `close` has said that the kernel
+//! is done, or never. A chunk is given only with its mbuf put into the table first (`fill`), or before the kernel sees the entry
+//! (`keep`, `copied`), so nobody else has it, and is a data room as long as the kernel believes or longer (`Chunks::of`), so headers are
+//! out of the kernel's reach. An mbuf leaves a table only for an address by which the kernel gives the chunk back (`claim`, `reap`). The
+//! bytes of an mbuf in a table are not touched: nothing but these functions reaches it.
 #![expect(unsafe_code, reason = "gives mbufs' memory to the kernel")]
 
 use std::os::fd::{AsFd, BorrowedFd};
@@ -19,7 +27,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pollux_frame_io::FrameError;
 use pollux_frame_io::interface::Interface;
-use pollux_frame_io::xdp::{XdpOpen, XdpOptions, XdpRx, XdpSocket, XdpStatistics, XdpTx};
+use pollux_frame_io::xdp::{XdpOpen, XdpOptions, XdpRx, XdpSocket, XdpTx};
 use pollux_mempool::{BURST_MAX, Burst, Mbuf, MbufPool, PacketType, RxFlags};
 
 use super::chunk::Chunks;
@@ -47,10 +55,6 @@ impl Shared {
     #[inline]
     pub(super) fn socket(&self) -> &XdpSocket {
         self.socket.as_ref().expect("there until drop")
-    }
-
-    pub(super) fn statistics(&self) -> XdpStatistics {
-        self.socket().statistics()
     }
 
     fn leave(&self, held: Held) {
@@ -141,12 +145,7 @@ pub(super) fn open(
     chunks: Chunks,
     options: &XdpOptions,
 ) -> Result<(Arc<Shared>, Option<RxEnd>, TxEnd), FrameError> {
-    // SAFETY: the memory is the pool's data rooms and what lies between them in whole pages. It stays mapped while mbufs of the pool are
-    // out, and those that the kernel has are out, in a table, until `Shared` is dropped; there the tables go after `close` has said
-    // that the kernel is done, or never. A chunk is given only with its mbuf put into the table first (`refill`, `keep`, `copied`), so
-    // nobody else has it, and is a data room as long as the kernel believes or longer (`Chunks::of`), so headers are out of the
-    // kernel's reach. An mbuf leaves a table only for an address by which the kernel gives the chunk back (`claim`, `reap`). The bytes
-    // of an mbuf in a table are not touched: nothing but these functions reaches it.
+    // SAFETY: "Why the kernel may have the memory" above.
     let opened = unsafe { XdpSocket::open(interface, chunks.memory, options)? };
     let XdpOpen { socket, rx, tx } = opened;
     let shared = Arc::new(Shared {
