@@ -2,15 +2,12 @@
 
 use pollux_port::{PortId, PortState};
 
+use super::port::command;
 use super::port_of;
-use crate::grammar::{Args, Command, Handler, Section};
+use crate::grammar::{Args, Command};
 use crate::ports::PortSlot;
 use crate::session::Session;
 use crate::setup::wants_of;
-
-const fn command(syntax: &'static str, help: &'static str, run: Handler) -> Command {
-    Command { syntax, help, section: Section::Ports, run, rest: None }
-}
 
 pub(super) const COMMANDS: &[Command] = &[
     command(

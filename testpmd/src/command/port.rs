@@ -8,7 +8,11 @@ use crate::hash;
 use crate::ports::{PortSlot, QueueWants, Wants, is_closed};
 use crate::session::Session;
 
-const fn command(syntax: &'static str, help: &'static str, run: crate::grammar::Handler) -> Command {
+pub(super) const fn command(
+    syntax: &'static str,
+    help: &'static str,
+    run: crate::grammar::Handler,
+) -> Command {
     Command { syntax, help, section: Section::Ports, run, rest: None }
 }
 

@@ -2,6 +2,7 @@
 
 mod dts;
 mod engines;
+mod telemetry;
 mod transcript;
 mod typist;
 

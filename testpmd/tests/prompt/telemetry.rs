@@ -1,56 +1,24 @@
 //! What telemetry tells of a testpmd while commands change its ports.
 
-use std::io::{Read, Write};
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use pollux_tests::telemetry::Client;
 use serde_json::{Value, json};
 
-struct Testpmd {
-    child: Child,
-    input: ChildStdin,
-    output: ChildStdout,
-}
+use crate::typist::{Typist, testpmd};
 
-impl Testpmd {
-    fn start(runtime: &Path, eal: &[&str]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_testpmd"));
-        command.env("RUNTIME_DIRECTORY", runtime).args(["--no-huge", "-l", "0"]).args(eal);
-        command.args(["--vdev", "net_null0", "--vdev", "net_null1", "--", "-i"]);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("testpmd");
-        let (input, output) = (child.stdin.take().expect("a pipe"), child.stdout.take().expect("a pipe"));
-        let mut testpmd = Self { child, input, output };
-        testpmd.answer();
-        testpmd
-    }
-
-    /// What is printed up to the next prompt.
-    fn answer(&mut self) -> String {
-        let (mut said, mut byte) = (Vec::new(), [0]);
-        while !said.ends_with(b"testpmd> ") {
-            assert_eq!(self.output.read(&mut byte).expect("a pipe"), 1, "{}", String::from_utf8_lossy(&said));
-            said.push(byte[0]);
-        }
-        String::from_utf8_lossy(&said).into_owned()
-    }
-
-    fn line(&mut self, line: &str) -> String {
-        writeln!(self.input, "{line}").expect("a pipe");
-        self.answer()
-    }
-
-    fn quit(mut self) {
-        writeln!(self.input, "quit").expect("a pipe");
-        std::io::copy(&mut self.output, &mut std::io::sink()).expect("a pipe");
-        assert!(self.child.wait().expect("its end").success());
-    }
+/// A session whose sockets are below `runtime`.
+fn start(runtime: &Path, eal: &[&str]) -> Typist {
+    let nulls = ["-l", "0", "--vdev", "net_null0", "--vdev", "net_null1"];
+    let mut command = testpmd(&[eal, &nulls[..]].concat(), &["-i"]);
+    command.env("RUNTIME_DIRECTORY", runtime);
+    Typist::of(command)
 }
 
 #[test]
 fn ports_are_told_as_commands_leave_them() {
     let base = tempfile::tempdir().expect("a folder");
-    let mut testpmd = Testpmd::start(base.path(), &["--file-prefix", "told"]);
+    let mut testpmd = start(base.path(), &["--file-prefix", "told"]);
     let client = Client::new(&base.path().join("dpdk/told/dpdk_telemetry.v2"));
     assert_eq!(client.ask("/ethdev/list"), json!([0, 1]));
     let info = |port: u16| client.ask(&format!("/ethdev/info,{port}"));
@@ -90,7 +58,7 @@ fn ports_are_told_as_commands_leave_them() {
 #[test]
 fn a_client_that_asks_all_the_time_disturbs_no_command() {
     let base = tempfile::tempdir().expect("a folder");
-    let mut testpmd = Testpmd::start(base.path(), &[]);
+    let mut testpmd = start(base.path(), &[]);
     let client = Client::new(&base.path().join("dpdk/rte/dpdk_telemetry.v2"));
     let over = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
