@@ -45,6 +45,17 @@ fn start(name: &str, driver: Box<dyn PortDriver>, queues: usize, pool: &MbufPool
     (port, queues)
 }
 
+/// A host with the two ends of a link, `va` and `vb`, where nobody else sends. None where that cannot be made.
+fn host(name: &str) -> Option<Namespace> {
+    if !require(&[Need::Root, Need::Net]) {
+        return None;
+    }
+    let host = Namespace::new(name);
+    quiet(&host);
+    join(&host, "va", &host, "vb");
+    Some(host)
+}
+
 fn quiet(host: &Namespace) {
     must(&mut host.command("sysctl", &["-qw", "net.ipv6.conf.default.disable_ipv6=1"]));
 }
@@ -234,12 +245,7 @@ fn two_hosts_talk_through_taps_that_move_and_through_mixed_ports() {
 
 #[test]
 fn tags_and_long_frames_are_whole_in_mbufs() {
-    if !require(&[Need::Root, Need::Net]) {
-        return;
-    }
-    let host = Namespace::new("tag");
-    quiet(&host);
-    join(&host, "va", &host, "vb");
+    let Some(host) = host("tag") else { return };
     for end in ["va", "vb"] {
         host.ip(&["link", "set", end, "mtu", "9000"]);
     }
@@ -298,12 +304,7 @@ fn tags_and_long_frames_are_whole_in_mbufs() {
 
 #[test]
 fn what_the_kernel_knows_of_a_link_is_told() {
-    if !require(&[Need::Root, Need::Net]) {
-        return;
-    }
-    let host = Namespace::new("link");
-    quiet(&host);
-    join(&host, "va", &host, "vb");
+    let Some(host) = host("link") else { return };
     let work = host.enter(|| {
         let pool = pool();
         let (mut port, _queues) = start("vb", af_packet("vb"), 1, &pool);
@@ -331,12 +332,7 @@ fn what_the_kernel_knows_of_a_link_is_told() {
 #[test]
 fn a_joined_packet_past_the_limit_is_dropped_and_counted() {
     use pollux_frame_io::vnet::{PartialChecksum, Segmentation};
-    if !require(&[Need::Root, Need::Net]) {
-        return;
-    }
-    let host = Namespace::new("lro");
-    quiet(&host);
-    join(&host, "va", &host, "vb");
+    let Some(host) = host("lro") else { return };
     let work = host.enter(|| {
         let pool = pool();
         for (limit, arrives) in [(None, true), (Some(5000), true), (Some(2000), false)] {
@@ -373,12 +369,7 @@ fn a_joined_packet_past_the_limit_is_dropped_and_counted() {
 
 #[test]
 fn a_port_whose_interface_disappears_tells_and_stays_quiet() {
-    if !require(&[Need::Root, Need::Net]) {
-        return;
-    }
-    let host = Namespace::new("gone");
-    quiet(&host);
-    join(&host, "va", &host, "vb");
+    let Some(host) = host("gone") else { return };
     let work = host.enter(|| {
         let ip = |args: &[&str]| drop(must(Command::new("ip").args(args)));
         let pool = pool();
@@ -476,14 +467,27 @@ fn readable(queue: &RxQueue, longest: Duration) -> bool {
     set.wait(Some(longest)).expect("waits").count() > 0
 }
 
+/// Each of fifty frames from the other side makes the descriptor of an armed queue readable, and nothing else does.
+fn wakes_who_sleeps(queue: &mut RxQueue, far: &str) {
+    let (Feed::Given(mut feed), _) = outside(far) else { panic!("frames are given") };
+    let mut burst = Burst::new();
+    for _ in 0..50 {
+        queue.enable_interrupt().expect("configured");
+        assert!(!readable(queue, Duration::ZERO), "{far}: nothing has come");
+        feed(&[0xff; 60]);
+        assert!(readable(queue, PATIENCE), "{far}: a frame has");
+        let end = Instant::now() + PATIENCE;
+        while queue.rx_burst(&mut burst, 32) == 0 {
+            assert!(Instant::now() < end, "{far}: it is there");
+        }
+        burst.clear();
+        queue.disable_interrupt().expect("configured");
+    }
+}
+
 #[test]
 fn an_arrival_wakes_who_sleeps_and_so_does_the_end_of_the_interface() {
-    if !require(&[Need::Root, Need::Net]) {
-        return;
-    }
-    let host = Namespace::new("intr");
-    quiet(&host);
-    join(&host, "va", &host, "vb");
+    let Some(host) = host("intr") else { return };
     let name = host.name().to_owned();
     let work = host.enter(move || {
         let pool = pool();
@@ -493,23 +497,10 @@ fn an_arrival_wakes_who_sleeps_and_so_does_the_end_of_the_interface() {
             let config = PortConfig { rx_interrupts: true, ..PortConfig::queues(1, 1, &pool) };
             let mut queues = port.bring_up(config).unwrap_or_else(|error| panic!("{error:?}"));
             let queue = &mut queues.rx[0];
-            let (Feed::Given(mut feed), _) = outside(far) else { panic!("frames are given") };
-            let mut burst = Burst::new();
-            for _ in 0..50 {
-                queue.enable_interrupt().expect("configured");
-                assert!(!readable(queue, Duration::ZERO), "{far}: nothing has come");
-                feed(&[0xff; 60]);
-                assert!(readable(queue, PATIENCE), "{far}: a frame has");
-                let end = Instant::now() + PATIENCE;
-                while queue.rx_burst(&mut burst, 32) == 0 {
-                    assert!(Instant::now() < end, "{far}: it is there");
-                }
-                burst.clear();
-                queue.disable_interrupt().expect("configured");
-            }
+            wakes_who_sleeps(queue, far);
             must(Command::new("ip").args(["-n", &name, "link", "delete", far]));
             assert!(readable(queue, PATIENCE), "{far}: the interface is gone");
-            let end = Instant::now() + PATIENCE;
+            let (mut burst, end) = (Burst::new(), Instant::now() + PATIENCE);
             while !queue.is_gone() {
                 assert!(Instant::now() < end, "{far}: that is found");
                 queue.enable_interrupt().expect("configured");
@@ -521,24 +512,20 @@ fn an_arrival_wakes_who_sleeps_and_so_does_the_end_of_the_interface() {
     work.join().expect("the test");
 }
 
-struct Interface;
+/// A driver on `vb`, seen from `va`.
+struct OnLink(&'static str, fn(&str) -> Box<dyn PortDriver>);
 
-impl Fixture for Interface {
+impl Fixture for OnLink {
     fn open(&self) -> Subject {
         let (feed, sent) = outside("va");
-        Subject { name: "net_af_packet0".into(), driver: two_queues("vb"), feed, sent }
+        Subject { name: self.0.into(), driver: (self.1)("vb"), feed, sent }
     }
 }
 
 #[test]
 fn af_packet_conforms() {
-    if !require(&[Need::Root, Need::Net]) {
-        return;
-    }
-    let host = Namespace::new("conf");
-    quiet(&host);
-    join(&host, "va", &host, "vb");
-    host.enter(|| run(&Interface)).join().expect("the list");
+    let Some(host) = host("conf") else { return };
+    host.enter(|| run(&OnLink("net_af_packet0", two_queues))).join().expect("the list");
 }
 
 struct OwnInterface;

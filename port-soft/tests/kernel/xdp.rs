@@ -49,32 +49,10 @@ fn has_program(host: &Namespace, interface: &str) -> bool {
     String::from_utf8_lossy(&shown.stdout).contains("prog/xdp")
 }
 
-struct Queues1;
-struct Queues2;
-
-impl Fixture for Queues1 {
-    fn open(&self) -> Subject {
-        let (feed, sent) = outside("va");
-        Subject { name: "net_af_xdp0".into(), driver: af_xdp("vb"), feed, sent }
-    }
-}
-
-impl Fixture for Queues2 {
-    fn open(&self) -> Subject {
-        let (feed, sent) = outside("va");
-        Subject { name: "net_af_xdp0".into(), driver: af_xdp_quiet("vb"), feed, sent }
-    }
-}
-
 #[test]
 fn af_xdp_conforms() {
-    if !require(&[Need::Root, Need::Net]) {
-        return;
-    }
-    let host = Namespace::new("xconf");
-    quiet(&host);
-    join(&host, "va", &host, "vb");
-    host.enter(|| run(&Queues1)).join().expect("the list");
+    let Some(host) = host("xconf") else { return };
+    host.enter(|| run(&OnLink("net_af_xdp0", af_xdp))).join().expect("the list");
     assert!(!has_program(&host, "vb"), "the last port has taken its program along");
 }
 
@@ -86,7 +64,7 @@ fn af_xdp_on_two_queues_conforms() {
     let host = Namespace::new("xconf2");
     quiet(&host);
     join_wide(&host, "va", &host, "vb");
-    host.enter(|| run(&Queues2)).join().expect("the list");
+    host.enter(|| run(&OnLink("net_af_xdp0", af_xdp_quiet))).join().expect("the list");
 }
 
 #[test]
@@ -126,12 +104,7 @@ fn two_hosts_talk_through_af_xdp() {
 #[test]
 fn an_open_checksum_arrives_as_it_is() {
     use pollux_frame_io::vnet::PartialChecksum;
-    if !require(&[Need::Root, Need::Net]) {
-        return;
-    }
-    let host = Namespace::new("xsum");
-    quiet(&host);
-    join(&host, "va", &host, "vb");
+    let Some(host) = host("xsum") else { return };
     let work = host.enter(|| {
         let pool = pool();
         let (_port, mut queues) = start("vb", af_xdp("vb"), 1, &pool);
@@ -178,12 +151,7 @@ fn pass(feed: &mut Feed, queue: &mut RxQueue, count: usize) -> Vec<Mbuf> {
 /// Received frames lie in mbufs of the pool, which are sent from there; others are copied, and all come home.
 #[test]
 fn mbufs_go_round_and_none_is_lost() {
-    if !require(&[Need::Root, Need::Net]) {
-        return;
-    }
-    let host = Namespace::new("xhome");
-    quiet(&host);
-    join(&host, "va", &host, "vb");
+    let Some(host) = host("xhome") else { return };
     let work = host.enter(|| {
         let pool = pool();
         let stranger = MbufPool::builder("stranger", 64).build_anonymous().expect("memory");
@@ -254,12 +222,7 @@ fn mbufs_go_round_and_none_is_lost() {
 /// Mbufs too small to be chunks, and a tx queue without an rx queue: frames are copied.
 #[test]
 fn frames_are_copied_where_the_pool_cannot_be_the_sockets_memory() {
-    if !require(&[Need::Root, Need::Net]) {
-        return;
-    }
-    let host = Namespace::new("xcopy");
-    quiet(&host);
-    join(&host, "va", &host, "vb");
+    let Some(host) = host("xcopy") else { return };
     let work = host.enter(|| {
         let small = MbufPool::builder("small", 4096).data_room(1024).build_anonymous().expect("memory");
         let (port, mut queues) = start("vb", af_xdp("vb"), 1, &small);
@@ -289,12 +252,7 @@ fn frames_are_copied_where_the_pool_cannot_be_the_sockets_memory() {
 
 #[test]
 fn an_interface_that_goes_down_comes_back_and_one_that_is_removed_ends_the_port() {
-    if !require(&[Need::Root, Need::Net]) {
-        return;
-    }
-    let host = Namespace::new("xgone");
-    quiet(&host);
-    join(&host, "va", &host, "vb");
+    let Some(host) = host("xgone") else { return };
     let work = host.enter(|| {
         let ip = |args: &[&str]| drop(must(Command::new("ip").args(args)));
         let pool = pool();
@@ -343,32 +301,13 @@ fn an_interface_that_goes_down_comes_back_and_one_that_is_removed_ends_the_port(
 
 #[test]
 fn an_arrival_wakes_who_sleeps_on_af_xdp() {
-    if !require(&[Need::Root, Need::Net]) {
-        return;
-    }
-    let host = Namespace::new("xintr");
-    quiet(&host);
-    join(&host, "va", &host, "vb");
+    let Some(host) = host("xintr") else { return };
     let work = host.enter(|| {
         let pool = pool();
         let mut port = Port::new(PortId(0), "vb", af_xdp("vb"));
         let config = PortConfig { rx_interrupts: true, ..PortConfig::queues(1, 1, &pool) };
         let mut queues = port.bring_up(config).unwrap_or_else(|error| panic!("{error:?}"));
-        let queue = &mut queues.rx[0];
-        let (Feed::Given(mut feed), _) = outside("va") else { panic!("frames are given") };
-        let mut burst = Burst::new();
-        for _ in 0..50 {
-            queue.enable_interrupt().expect("configured");
-            assert!(!readable(queue, Duration::ZERO), "nothing has come");
-            feed(&[0xff; 60]);
-            assert!(readable(queue, PATIENCE), "a frame has");
-            let end = Instant::now() + PATIENCE;
-            while queue.rx_burst(&mut burst, 32) == 0 {
-                assert!(Instant::now() < end, "it is there");
-            }
-            burst.clear();
-            queue.disable_interrupt().expect("configured");
-        }
+        wakes_who_sleeps(&mut queues.rx[0], "va");
         drop((queues, port));
         assert_eq!(pool.in_use(), 0);
     });
@@ -439,12 +378,7 @@ fn as_a_victim() {
 #[test]
 fn a_killed_process_leaves_no_program() {
     use std::io::{BufRead, BufReader};
-    if !require(&[Need::Root, Need::Net]) {
-        return;
-    }
-    let host = Namespace::new("xkill");
-    quiet(&host);
-    join(&host, "va", &host, "vb");
+    let Some(host) = host("xkill") else { return };
     let program = std::env::current_exe().expect("this program");
     for _ in 0..2 {
         let mut command =
@@ -470,12 +404,7 @@ fn a_killed_process_leaves_no_program() {
 /// A user without rights is told which.
 #[test]
 fn af_xdp_needs_rights() {
-    if !require(&[Need::Root, Need::Net]) {
-        return;
-    }
-    let host = Namespace::new("xuser");
-    quiet(&host);
-    join(&host, "va", &host, "vb");
+    let Some(host) = host("xuser") else { return };
     let program = std::env::current_exe().expect("this program");
     let script = "mount -t tmpfs none /mnt && cp \"$1\" /mnt/program && chmod 755 /mnt/program && \
                   exec setpriv --reuid 65534 --regid 65534 --clear-groups --bounding-set \"-all$2\" \
