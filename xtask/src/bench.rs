@@ -16,6 +16,7 @@ mod processor;
 mod program;
 mod router;
 mod server;
+mod shared;
 mod table;
 mod testpmd;
 mod turn;
@@ -90,7 +91,7 @@ pub(crate) fn bench(args: &Args) -> Outcome {
         &["l2fwd", "l3fwd", "testpmd", "figures", "mlx5_rxtx32", "mlx5_start", "verbs_post", "mlx5_l2fwd"],
     )?;
     let bounds = Bounds::read(table::is_on_models)?;
-    let mut plan: Vec<Plan> = table::PLAN
+    let plan: Vec<Plan> = table::PLAN
         .iter()
         .copied()
         .filter(|plan| args.only.as_deref().is_none_or(|word| plan.name.contains(word)))
@@ -99,14 +100,6 @@ pub(crate) fn bench(args: &Args) -> Outcome {
         Some(Beside::Peers) => Some(Root::prepare()?),
         Some(Beside::Witness { .. }) | None => None,
     };
-    // Debian's archive keeps the source of a release for some time only.
-    if let Some(root) = &root
-        && plan.iter().any(|step| step.name == router::NAME)
-        && let Err(why) = peer::router::prepare(root)
-    {
-        eprintln!("xtask: skipped: {}: {why}", router::NAME);
-        plan.retain(|step| step.name != router::NAME);
-    }
     let mut report = Report::new(root.as_ref().map(|root| root.version.clone()));
     let mut measured = micro(&plan, root.as_ref(), args.trials(), &mut report)?;
     // What goes wrong there (a packet lost, say) fails the task, after the table.
@@ -116,8 +109,14 @@ pub(crate) fn bench(args: &Args) -> Outcome {
         let pairs = match step.from {
             Source::App if step.name == "ping_p99" => ping::measure(root.as_ref(), args.trials().min(7)),
             Source::App if step.name == "idle_ping_p99" => ping::measure_idle(args.trials().min(7)),
-            Source::App if step.name == "testpmd_interrupt_idle" => idle::measure(args.trials().min(3)),
-            Source::App if step.name == router::NAME => router::measure(root.as_ref(), args.trials().min(7)),
+            Source::App if step.name == idle::NAME && !rustix::process::getuid().is_root() => {
+                report.skip(step.name, "a veth pair is made for it: it needs root");
+                continue;
+            }
+            Source::App if step.name == idle::NAME => idle::measure(args.trials().min(3)),
+            Source::App if step.name == router::NAME => {
+                router_pairs(root.as_ref(), args.trials().min(7), &mut report)
+            }
             Source::App => program::measure(step.name, root.as_ref(), args.trials()),
             Source::Server | Source::Model(_) | Source::Witness => {
                 measured.remove(step.name).ok_or_else(|| "not measured".into())
@@ -141,6 +140,18 @@ pub(crate) fn bench(args: &Args) -> Outcome {
         failed.push(format!("over their bounds of benches/bounds.toml: {}", broken.join(", ")));
     }
     if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
+}
+
+/// l3fwd beside DPDK's, or alone where that one's source is not to be had: Debian's archive keeps it for some time only.
+fn router_pairs(root: Option<&Root>, trials: u32, report: &mut Report) -> Outcome<Vec<Pair>> {
+    let beside = match root.map(peer::router::prepare).transpose()? {
+        Some(Err(why)) => {
+            report.skip(router::NAME, &format!("DPDK's side: {why}"));
+            None
+        }
+        _ => root,
+    };
+    router::measure(beside, trials)
 }
 
 /// Builds programs as the README builds them.

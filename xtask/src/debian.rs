@@ -69,19 +69,61 @@ pub(crate) fn newest_dpdk() -> Outcome<PathBuf> {
     Ok(path)
 }
 
-/// Fetches the source of `package` as `release` has it into `folder`, once for each version: where its upstream archive
-/// is, and its version.
-///
-/// # Errors
-/// One line when the archive cannot be reached and nothing was fetched before.
-pub(crate) fn source(package: &str, release: &str, folder: &Path) -> Outcome<(PathBuf, String)> {
-    let fetched = fetch_source(package, release, folder);
-    // Without a network, what an earlier run fetched serves.
-    match (fetched_source(package, folder), fetched) {
-        (Some(found), _) => Ok(found),
-        (None, Err(why)) => Err(format!("no source of {package}: {why}")),
-        (None, Ok(())) => Err(format!("no upstream archive of {package} in {}", folder.display())),
+/// A package's source as Debian has it.
+pub(crate) struct Source {
+    archive: PathBuf,
+    /// Of upstream.
+    pub(crate) version: String,
+}
+
+impl Source {
+    /// Fetches the source of `package` as `release` has it, once for each version. `Err` within: there is none, since the archive cannot be
+    /// reached or has it no more, and nothing was fetched before.
+    ///
+    /// # Errors
+    /// One line when the cache cannot be written.
+    pub(crate) fn fetch(package: &str, release: &str) -> Outcome<Result<Self, String>> {
+        let folder = cache_dir()?.join(format!("source-{release}"));
+        let fetched = fetch_source(package, release, &folder);
+        // Without a network, what an earlier run fetched serves.
+        Ok(match (fetched_source(package, &folder), fetched) {
+            (Some((archive, version)), _) => Ok(Self { archive, version }),
+            (None, Err(why)) => Err(format!("no source of {package}: {why}")),
+            (None, Ok(())) => Err(format!("no upstream archive of {package} in {}", folder.display())),
+        })
     }
+
+    /// Fetches that of the package whose version is `of`, such as `25.11.4-1`.
+    ///
+    /// # Errors
+    /// As [`fetch`](Self::fetch); the `Err` within also where the archive has another version by now.
+    pub(crate) fn fetch_of(package: &str, release: &str, of: &str) -> Outcome<Result<Self, String>> {
+        let upstream = upstream(of);
+        Ok(Self::fetch(package, release)?.and_then(|source| {
+            let other =
+                || format!("the archive has the source of {package} {}, not of {upstream}", source.version);
+            if source.version == upstream { Ok(source) } else { Err(other()) }
+        }))
+    }
+
+    /// Unpacks the files whose paths match one of `patterns`, all if there is none, into `folder`, which is made anew; without the folder that
+    /// they are in.
+    ///
+    /// # Errors
+    /// tar's.
+    pub(crate) fn unpack(&self, patterns: &[&str], folder: &Path) -> Outcome {
+        drop(std::fs::remove_dir_all(folder));
+        std::fs::create_dir_all(folder).map_err(|why| format!("cannot make {}: {why}", folder.display()))?;
+        let mut tar = Command::new("tar");
+        tar.arg("-xf").arg(&self.archive).arg("-C").arg(folder).args(["--strip-components=1", "--wildcards"]);
+        must(tar.args(patterns))
+    }
+}
+
+/// The upstream part of a package's version: no epoch before, no revision behind. Source: Debian Policy, section 5.6.12.
+fn upstream(version: &str) -> &str {
+    let behind = version.split_once(':').map_or(version, |(_, behind)| behind);
+    behind.rsplit_once('-').map_or(behind, |(upstream, _)| upstream)
 }
 
 /// Unpacks `package`, the libraries that it and libibverbs name, and `beside` into `folder`, whose file `version` then has the
@@ -195,4 +237,18 @@ fn archive() -> Outcome<String> {
         .map(|word| word.trim_end_matches('/').to_owned())
         .find(|word| word.starts_with("http") && word.ends_with("/debian"))
         .ok_or_else(|| "no Debian archive is named in /etc/apt/sources.list or sources.list.d".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_has_epoch_upstream_and_revision() {
+        for (version, part) in
+            [("25.11.4-1", "25.11.4"), ("1:2.0-rc1-3+b1", "2.0-rc1"), ("6.12", "6.12"), ("2:6.12", "6.12")]
+        {
+            assert_eq!(upstream(version), part, "{version}");
+        }
+    }
 }

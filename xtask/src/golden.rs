@@ -134,18 +134,14 @@ fn names(golden: &str) -> Outcome<String> {
 
 /// Cuts the structures out of DPDK's header, which does not compile without DPDK; answers DPDK's version.
 fn dpdk(work: &Path) -> Outcome<String> {
-    let (archive, version) =
-        debian::source("dpdk", &debian::release()?, &debian::cache_dir()?.join("source"))?;
-    let into = work.join(format!("dpdk-{version}"));
+    let source = debian::Source::fetch("dpdk", &debian::release()?)??;
+    let into = work.join(format!("dpdk-{}", source.version));
     let [(header, _)] = DPDK_HEADERS else { return Err("golden: one header of DPDK is read".to_owned()) };
     if !into.join(header).exists() {
-        fs::create_dir_all(&into).map_err(|why| format!("cannot make {}: {why}", into.display()))?;
-        let mut tar = Command::new("tar");
-        tar.arg("-xf").arg(&archive).arg("-C").arg(&into).args(["--strip-components=1", "--wildcards"]);
-        must(tar.arg(format!("*/{header}")))?;
+        source.unpack(&[&format!("*/{header}")], &into)?;
     }
     write(&work.join("mlx5-abi/prm.h"), &types(&into, DPDK_HEADERS)?)?;
-    Ok(version)
+    Ok(source.version)
 }
 
 /// The types and plain numbers that headers declare, without the code between them.

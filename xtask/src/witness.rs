@@ -74,7 +74,7 @@ fn dpdk() -> Outcome {
     for tests in [["--workspace", "--test", "dpdk"], ["--workspace", "--test", "telemetry"]] {
         must(cargo(&[&["test"], &tests[..]].concat()).env("POLLUX_DPDK_ROOT", &root))?;
     }
-    match dts::fetch() {
+    match dts::fetch()? {
         Ok(dts) => {
             let tests = ["test", "--workspace", "--test=prompt", "dts"];
             must(cargo(&tests).env("POLLUX_DPDK_DTS", dts))

@@ -7,6 +7,8 @@ use super::table::Pair;
 use super::testpmd::Testpmd;
 use crate::run::Outcome;
 
+/// Its row, which needs root.
+pub(super) const NAME: &str = "testpmd_interrupt_idle";
 /// How long each trial looks.
 const SPAN: Duration = Duration::from_secs(2);
 

@@ -88,6 +88,11 @@ impl Root {
         Ok(())
     }
 
+    /// The package's version alone.
+    fn package_version(&self) -> &str {
+        self.version.rsplit(' ').next().unwrap_or_default()
+    }
+
     /// A command inside the root, in a mount namespace of its own.
     pub(crate) fn command(&self, program: &str, args: &[&str]) -> Command {
         let mut command = Command::new("unshare");

@@ -1,10 +1,10 @@
 //! Whole programs: l2fwd and testpmd against DPDK's testpmd, trial by trial in turn.
 
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::peer::Root;
+use super::shared::{Shared, capture};
 use super::table::Pair;
 use super::testpmd::Testpmd;
 use super::turn::{alternate, report};
@@ -117,8 +117,14 @@ fn testpmd_cycles(said: &str) -> Outcome<f64> {
 
 /// A file replayed once into a null port: busy cycles per packet.
 fn pcap(root: Option<&Root>, trials: u32) -> Outcome<Vec<Pair>> {
-    let file = Capture::make(root)?;
-    let source = format!("net_pcap0,rx_pcap={}", file.ours.display());
+    let shared = Shared::make(root)?;
+    // 64 bytes each.
+    let frame = |number: u32| {
+        let head = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x88, 0xb5];
+        [&head[..], &number.to_be_bytes(), &[0; 46]].concat()
+    };
+    shared.write("pcap", capture((0..CAPTURE_PACKETS).map(frame)))?;
+    let source = format!("net_pcap0,rx_pcap={}/pcap", shared.ours());
     let sink = "net_null0,no-rx=1";
     alternate(
         trials,
@@ -127,8 +133,8 @@ fn pcap(root: Option<&Root>, trials: u32) -> Outcome<Vec<Pair>> {
             cycles_per_packet(&l2fwd("1", &devices, &["--no-mac-updating"], Duration::from_secs(1))?)
         },
         || {
-            let (Some(root), Some(inside)) = (root, &file.inside) else { return Ok(None) };
-            let source = format!("net_pcap0,rx_pcap={inside}");
+            let Some(root) = root else { return Ok(None) };
+            let source = format!("net_pcap0,rx_pcap={}/pcap", shared.theirs());
             let mut testpmd =
                 Testpmd::start_with(root, &["--vdev", &source, "--vdev", sink], "io", &["--no-flush-rx"])?;
             testpmd.command("start")?;
@@ -136,44 +142,6 @@ fn pcap(root: Option<&Root>, trials: u32) -> Outcome<Vec<Pair>> {
             testpmd.command("stop").and_then(|said| testpmd_cycles(&said)).map(Some)
         },
     )
-}
-
-/// A capture of 64-byte frames, where both sides can read it.
-struct Capture {
-    ours: PathBuf,
-    inside: Option<String>,
-}
-
-impl Capture {
-    fn make(root: Option<&Root>) -> Outcome<Self> {
-        let name = format!("pollux-bench-{}.pcap", std::process::id());
-        let (ours, inside) = match root {
-            Some(root) => (root.path().join("pollux").join(&name), Some(format!("/pollux/{name}"))),
-            None => (std::env::temp_dir().join(&name), None),
-        };
-        let mut bytes = Vec::with_capacity(24 + CAPTURE_PACKETS as usize * 80);
-        // Header of a little-endian capture with microseconds, version 2.4, snap length 64 KiB, Ethernet.
-        // Source: the-tcpdump-group/libpcap `pcap/pcap.h`, `struct pcap_file_header`.
-        for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 1] {
-            bytes.extend(word.to_le_bytes());
-        }
-        for n in 0..CAPTURE_PACKETS {
-            for word in [n / 1_000_000, n % 1_000_000, 64, 64] {
-                bytes.extend(word.to_le_bytes());
-            }
-            bytes.extend([2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x88, 0xb5]);
-            bytes.extend(n.to_be_bytes());
-            bytes.extend([0; 46]);
-        }
-        std::fs::write(&ours, bytes).map_err(|why| format!("cannot write {}: {why}", ours.display()))?;
-        Ok(Self { ours, inside })
-    }
-}
-
-impl Drop for Capture {
-    fn drop(&mut self) {
-        drop(std::fs::remove_file(&self.ours));
-    }
 }
 
 /// Two ends of a veth pair, up, without IPv6 chatter, gone when dropped.

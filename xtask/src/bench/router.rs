@@ -1,11 +1,11 @@
 //! l3fwd beside DPDK's: packets of a capture that is replayed without end, routed by longest prefix into a null port.
 
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::peer::{EAL, Root, router};
+use super::shared::{Shared, capture};
 use super::table::Pair;
 use super::turn::{alternate, report};
 use crate::run::{Outcome, release_dir};
@@ -19,36 +19,10 @@ const ROUTES: u16 = 1000;
 /// Packets that are replayed, to as many networks in turn.
 const PACKETS: u16 = 512;
 
-/// Capture and rules, in a folder that both sides see.
-struct Files {
-    outside: PathBuf,
-    inside: String,
-}
-
-impl Files {
-    fn make(root: Option<&Root>) -> Outcome<Self> {
-        let name = format!("l3fwd-{}", std::process::id());
-        let top = root.map_or_else(std::env::temp_dir, |root| root.path().join("pollux"));
-        let made = Self { outside: top.join(&name), inside: format!("/pollux/{name}") };
-        let folder = &made.outside;
-        let cannot = |why| format!("cannot write {}: {why}", folder.display());
-        std::fs::create_dir_all(folder).map_err(cannot)?;
-        std::fs::write(folder.join("v4"), routes()).map_err(cannot)?;
-        std::fs::write(folder.join("v6"), "R2001:200::/64 1\n").map_err(cannot)?;
-        std::fs::write(folder.join("pcap"), capture()).map_err(cannot)?;
-        Ok(made)
-    }
-
-    fn args(folder: &str) -> [String; 3] {
-        let source = format!("net_pcap0,rx_pcap={folder}/pcap,infinite_rx=1");
-        [source, format!("--rule_ipv4={folder}/v4"), format!("--rule_ipv6={folder}/v6")]
-    }
-}
-
-impl Drop for Files {
-    fn drop(&mut self) {
-        drop(std::fs::remove_dir_all(&self.outside));
-    }
+/// The source of packets and the rules, for the side that sees them in `folder`.
+fn args(folder: &str) -> [String; 3] {
+    let source = format!("net_pcap0,rx_pcap={folder}/pcap,infinite_rx=1");
+    [source, format!("--rule_ipv4={folder}/v4"), format!("--rule_ipv6={folder}/v6")]
 }
 
 fn network(number: u16) -> [u8; 3] {
@@ -64,38 +38,30 @@ fn routes() -> String {
     (0..ROUTES).map(route).collect()
 }
 
-/// UDP packets of 60 bytes. Sources of the layouts: the-tcpdump-group/libpcap `pcap/pcap.h`; RFC 791.
-fn capture() -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 1] {
-        bytes.extend(word.to_le_bytes());
-    }
-    for number in 0..PACKETS {
-        for word in [0, u32::from(number), 60, 60] {
-            bytes.extend(word.to_le_bytes());
-        }
-        bytes.extend([2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0]);
-        // Networks far from each other, in turn.
-        let [a, b, c] = network((u32::from(number) * 389 % u32::from(ROUTES)) as u16);
-        let mut header = [0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0, 198, 18, 0, 1, a, b, c, 7];
-        let sum: u32 = header.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1])).sum();
-        let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
-        header[10..12].copy_from_slice(&sum.to_be_bytes());
-        bytes.extend(header);
-        bytes.extend([4, 0, 0, 9, 0, 26, 0, 0]);
-        bytes.extend([0; 18]);
-    }
-    bytes
+/// UDP packets of 60 bytes. Source of the layout: RFC 791.
+fn packet(number: u16) -> Vec<u8> {
+    // Networks far from each other, in turn.
+    let [a, b, c] = network((u32::from(number) * 389 % u32::from(ROUTES)) as u16);
+    let mut header = [0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0, 198, 18, 0, 1, a, b, c, 7];
+    let sum: u32 = header.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1])).sum();
+    let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
+    let ether = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
+    [&ether[..], &header, &[4, 0, 0, 9, 0, 26, 0, 0], &[0; 18]].concat()
 }
 
 /// Cycles a packet: as ours counts them itself, and as DPDK's takes them, whose lcore is never idle.
 pub(super) fn measure(root: Option<&Root>, trials: u32) -> Outcome<Vec<Pair>> {
-    let files = Files::make(root)?;
-    alternate(trials, || ours(&files.outside), || root.map(|root| theirs(root, &files.inside)).transpose())
+    let shared = Shared::make(root)?;
+    shared.write("v4", routes())?;
+    shared.write("v6", "R2001:200::/64 1\n")?;
+    shared.write("pcap", capture((0..PACKETS).map(packet)))?;
+    let theirs = || root.map(|root| theirs(root, &shared.theirs())).transpose();
+    alternate(trials, || ours(&shared.ours()), theirs)
 }
 
-fn ours(folder: &Path) -> Outcome<f64> {
-    let [source, v4, v6] = Files::args(&folder.display().to_string());
+fn ours(folder: &str) -> Outcome<f64> {
+    let [source, v4, v6] = args(folder);
     let mut command = Command::new(release_dir().join("l3fwd"));
     command.args(["-l", "1", "--no-telemetry", "--vdev", &source, "--vdev", "net_null1"]);
     command.args(["--", "-T", "0", "--json", "--config", "(0,0,1)", &v4, &v6, "--duration"]);
@@ -121,7 +87,7 @@ impl Drop for Ended {
 }
 
 fn theirs(root: &Root, folder: &str) -> Outcome<f64> {
-    let [source, v4, v6] = Files::args(folder);
+    let [source, v4, v6] = args(folder);
     let devices = ["-l", "1", "--vdev", &source, "--vdev", "net_null1"];
     let options = [
         "--",
@@ -165,11 +131,9 @@ mod tests {
 
     #[test]
     fn each_packet_has_a_route_and_a_right_checksum() {
-        let bytes = capture();
-        let packets: Vec<&[u8]> = bytes[24..].chunks(16 + 60).collect();
-        assert_eq!(packets.len(), usize::from(PACKETS));
-        for packet in packets {
-            let header = &packet[16 + 14..][..20];
+        for packet in (0..PACKETS).map(packet) {
+            assert_eq!(packet.len(), 60);
+            let header = &packet[14..][..20];
             let sum: u32 = header.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1])).sum();
             assert_eq!((sum & 0xffff) + (sum >> 16), 0xffff);
             let [a, b, c] = [header[16], header[17], header[18]];

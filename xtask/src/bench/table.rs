@@ -315,21 +315,31 @@ pub(crate) struct Report {
     /// Bare cache-line hand-overs taken beside the two-core trials, in cycles one way.
     pub(crate) lines: Vec<f64>,
     figures: Vec<Figure>,
+    /// Those that cannot be had here, for a reason that was told.
+    skipped: Vec<&'static str>,
 }
 
 impl Report {
     pub(crate) fn new(peer: Option<String>) -> Self {
-        Self { peer, lines: Vec::new(), figures: Vec::new() }
+        Self { peer, lines: Vec::new(), figures: Vec::new(), skipped: Vec::new() }
     }
 
     pub(crate) fn add(&mut self, figure: Figure) {
         self.figures.push(figure);
     }
 
-    /// Names of the figures that have a bound but no value; beside a peer also of those with a target but no ratio.
+    /// Says why a figure, or its ratio, cannot be had here; it does not count as missing.
+    pub(crate) fn skip(&mut self, name: &'static str, why: &str) {
+        eprintln!("xtask: skipped: {name}: {why}");
+        self.skipped.push(name);
+    }
+
+    /// Names of the figures that have a bound but no value; beside a peer also of those with a target but no ratio. What was skipped is
+    /// not among them.
     pub(crate) fn missing(&self) -> Vec<&'static str> {
         self.figures
             .iter()
+            .filter(|figure| !self.skipped.contains(&figure.name))
             .filter(|figure| {
                 self.peer.is_some() && figure.target.is_some() && figure.ratio.is_none()
                     || figure.most.is_some() && figure.ours.is_none()
@@ -489,6 +499,8 @@ mod tests {
         let mut report = Report::new(None);
         report.add(Figure::new(bounded, &[], None));
         assert_eq!(report.missing(), ["b"]);
+        report.skip("b", "it cannot be had here");
+        assert_eq!(report.missing(), [""; 0]);
     }
 
     #[test]

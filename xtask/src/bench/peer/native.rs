@@ -9,7 +9,7 @@ use std::process::Command;
 
 use super::{Root, compile};
 use crate::bench::processor;
-use crate::debian::{self, Recipe};
+use crate::debian::{self, Recipe, Source};
 use crate::run::{Outcome, must};
 
 /// The peer's program of the mlx5 figures, linked with the native build.
@@ -41,8 +41,8 @@ pub(in crate::bench) fn prepare(root: &Root) -> Outcome {
     if !workshop.join("usr/bin/meson").exists() {
         debian::bootstrap(&workshop, &Recipe { suites: &["sid"], packages: PACKAGES })?;
     }
-    let (archive, _) = debian::source("dpdk", "sid", &cache.join("source-sid"))?;
-    let built = build(&archive, &workshop)?;
+    let source = Source::fetch_of("dpdk", "sid", root.package_version())??;
+    let built = build(&source, &workshop)?;
     let installed = root.path.join("opt");
     fs::create_dir_all(&installed).map_err(|why| format!("cannot make {}: {why}", installed.display()))?;
     must(Command::new("cp").arg("-a").arg(built).arg(&installed))?;
@@ -51,13 +51,10 @@ pub(in crate::bench) fn prepare(root: &Root) -> Outcome {
 }
 
 /// From the archive to what is installed in the workshop: where that is.
-fn build(archive: &Path, workshop: &Path) -> Outcome<std::path::PathBuf> {
+fn build(from: &Source, workshop: &Path) -> Outcome<std::path::PathBuf> {
     let (source, built) = (workshop.join("source"), workshop.join(PREFIX));
-    for old in [&source, &built] {
-        drop(fs::remove_dir_all(old));
-    }
-    fs::create_dir_all(&source).map_err(|why| format!("cannot make {}: {why}", source.display()))?;
-    must(Command::new("tar").arg("-xf").arg(archive).arg("--strip-components=1").arg("-C").arg(&source))?;
+    drop(fs::remove_dir_all(&built));
+    from.unpack(&[], &source)?;
     let line = format!(
         "cd /source && meson setup build --prefix=/{PREFIX} {OPTIONS} >/dev/null && ninja -C build --quiet && meson install -C build --quiet"
     );
