@@ -73,6 +73,10 @@ impl Hosts {
 
 impl Drop for Hosts {
     fn drop(&mut self) {
+        // A link would go with its namespace, and some time later: its name is free at once this way.
+        for link in &self.links {
+            drop(Command::new("ip").args(["link", "delete", link]).stderr(Stdio::null()).status());
+        }
         for name in &self.names {
             drop(Command::new("ip").args(["netns", "delete", name]).stderr(Stdio::null()).status());
         }
