@@ -212,13 +212,13 @@ impl XdpSocket {
             frames: Ring::map(fd_of, tx, &offsets.tx, options.tx_slots).map_err(mapped)?.into(),
             completed: Ring::map(fd_of, completed, &offsets.cr, options.tx_slots).map_err(mapped)?.into(),
         };
-        let rx = options.rx_slots.map(|slots| {
-            Ok(XdpRx {
+        let map_rx = |slots| {
+            Ok::<_, FrameError>(XdpRx {
                 frames: Ring::map(fd_of, rx, &offsets.rx, slots).map_err(mapped)?.into(),
                 fill: Ring::map(fd_of, fill, &offsets.fr, slots).map_err(mapped)?.into(),
             })
-        });
-        let rx = rx.transpose()?;
+        };
+        let rx = options.rx_slots.map(map_rx).transpose()?;
         let copy = if options.copy { libc::XDP_COPY } else { 0 };
         let usual = libc::XDP_USE_NEED_WAKEUP | copy;
         let (index, queue) = (interface.index(), options.queue);
