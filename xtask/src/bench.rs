@@ -114,9 +114,7 @@ pub(crate) fn bench(args: &Args) -> Outcome {
                 continue;
             }
             Source::App if step.name == idle::NAME => idle::measure(args.trials().min(3)),
-            Source::App if step.name == router::NAME => {
-                router_pairs(root.as_ref(), args.trials().min(7), &mut report)
-            }
+            Source::App if step.name == router::NAME => router::measure(root.as_ref(), args.trials().min(7)),
             Source::App => program::measure(step.name, root.as_ref(), args.trials()),
             Source::Server | Source::Model(_) | Source::Witness => {
                 measured.remove(step.name).ok_or_else(|| "not measured".into())
@@ -140,18 +138,6 @@ pub(crate) fn bench(args: &Args) -> Outcome {
         failed.push(format!("over their bounds of benches/bounds.toml: {}", broken.join(", ")));
     }
     if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
-}
-
-/// l3fwd beside DPDK's, or alone where that one's source is not to be had: Debian's archive keeps it for some time only.
-fn router_pairs(root: Option<&Root>, trials: u32, report: &mut Report) -> Outcome<Vec<Pair>> {
-    let beside = match root.map(peer::router::prepare).transpose()? {
-        Some(Err(why)) => {
-            report.skip(router::NAME, &format!("DPDK's side: {why}"));
-            None
-        }
-        _ => root,
-    };
-    router::measure(beside, trials)
 }
 
 /// Builds programs as the README builds them.

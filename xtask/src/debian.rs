@@ -55,15 +55,17 @@ pub(crate) fn bootstrap(path: &Path, recipe: &Recipe<'_>) -> Outcome {
     std::fs::rename(&half, path).map_err(|why| format!("cannot rename {}: {why}", half.display()))
 }
 
-/// A root of Debian sid with the newest DPDK and a compiler for it; it is made if the cache has none.
+/// A root of Debian sid with the newest DPDK, its examples and a compiler for it; it is made if the cache has none.
 ///
 /// # Errors
 /// Those of [`bootstrap`], and one line for a user who may not make it.
 pub(crate) fn newest_dpdk() -> Outcome<PathBuf> {
-    const PACKAGES: &str = "dpdk,dpdk-dev,libdpdk-dev,gcc,libc6-dev,pkgconf";
+    const PACKAGES: &str = "dpdk,dpdk-dev,dpdk-doc,libdpdk-dev,gcc,libc6-dev,pkgconf";
     let path = cache_dir()?.join("peers-sid");
-    if !path.join("usr/bin/dpdk-testpmd").exists() {
+    // The examples are of `dpdk-doc`, which earlier roots do not have.
+    if !path.join("usr/share/dpdk/examples/l3fwd/main.c").exists() {
         needs_root("DPDK of another release")?;
+        drop(std::fs::remove_dir_all(&path));
         bootstrap(&path, &Recipe { suites: &["sid"], packages: PACKAGES })?;
     }
     Ok(path)

@@ -52,6 +52,7 @@ fn packet(number: u16) -> Vec<u8> {
 
 /// Cycles a packet: as ours counts them itself, and as DPDK's takes them, whose lcore is never idle.
 pub(super) fn measure(root: Option<&Root>, trials: u32) -> Outcome<Vec<Pair>> {
+    root.map(router::prepare).transpose()?;
     let shared = Shared::make(root)?;
     shared.write("v4", routes())?;
     shared.write("v6", "R2001:200::/64 1\n")?;
