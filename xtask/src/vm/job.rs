@@ -171,43 +171,45 @@ const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// The functions' program, which runs on the host.
 pub(crate) const DEVICE: &str = "mlx5-device";
 
-/// Builds every program that the jobs name.
+/// Builds every program that the jobs name: by one command, since cargo builds what packages share anew for each choice of them that needs
+/// other features of it.
 pub(crate) fn build(jobs: &[Job]) -> Outcome<Vec<Program>> {
-    // One profile for all, so that what they share is built once.
-    let mut build = vec!["build", "--profile", "test", "--package", "pollux-tests", "--bin", "guest_init"];
-    let devices = jobs.iter().any(|job| !job.wires.is_empty());
-    if devices {
-        build.extend(["--package", "pollux-mlx5-model", "--bin", "mlx5-device"]);
+    let mut targets =
+        vec![Target { package: "pollux-tests", kind: "--bin", name: "guest_init", inside: "/init" }];
+    if jobs.iter().any(|job| !job.wires.is_empty()) {
+        targets.push(Target { package: "pollux-mlx5-model", kind: "--bin", name: DEVICE, inside: DEVICE });
     }
     let apps: BTreeSet<&'static str> = jobs.iter().flat_map(|job| job.apps).copied().collect();
-    let app = |inside: &'static str| inside.trim_start_matches("/ours/");
-    if !apps.is_empty() {
-        build.extend(["--package", "pollux-apps"]);
-        build.extend(apps.iter().flat_map(|inside| ["--bin", app(inside)]));
-    }
-    let said = built(&build)?;
-    let mut programs = vec![Program { file: executable(&said, "guest_init")?, inside: "/init" }];
-    if devices {
-        programs.push(Program { file: executable(&said, "mlx5-device")?, inside: DEVICE });
-    }
-    for inside in apps {
-        programs.push(Program { file: executable(&said, app(inside))?, inside });
-    }
+    targets.extend(apps.into_iter().map(|inside| {
+        let name = inside.trim_start_matches("/ours/");
+        Target { package: "pollux-apps", kind: "--bin", name, inside }
+    }));
     let named = |inside: &str| {
         jobs.iter().flat_map(|job| job.commands).flat_map(|words| *words).any(|word| *word == inside)
     };
-    for &(package, test, inside) in list::TEST_PROGRAMS {
-        if named(inside) {
-            let said = built(&["test", "--no-run", "--package", package, "--test", test])?;
-            programs.push(Program { file: executable(&said, test)?, inside });
-        }
-    }
-    Ok(programs)
+    let tests = list::TEST_PROGRAMS.iter().filter(|(.., inside)| named(inside));
+    targets.extend(tests.map(|&(package, name, inside)| Target { package, kind: "--test", name, inside }));
+    let packages: BTreeSet<&str> = targets.iter().map(|target| target.package).collect();
+    let args = packages.into_iter().flat_map(|package| ["--package", package]);
+    let args = args.chain(targets.iter().flat_map(|target| [target.kind, target.name]));
+    let said = built(&args.collect::<Vec<_>>())?;
+    let program =
+        |target: &Target| Ok(Program { file: executable(&said, target.name)?, inside: target.inside });
+    targets.iter().map(program).collect()
+}
+
+/// A program as cargo knows it, and where the guest has it.
+struct Target {
+    package: &'static str,
+    kind: &'static str,
+    name: &'static str,
+    inside: &'static str,
 }
 
 fn built(args: &[&str]) -> Outcome<String> {
     output(
-        cargo(args)
+        cargo(&["build", "--profile", "test"])
+            .args(args)
             .args(["--target", TARGET, "--message-format", "json-render-diagnostics"])
             .env("CARGO_TARGET_DIR", target_dir().join("guest"))
             .env("CARGO_PROFILE_TEST_STRIP", "debuginfo")
