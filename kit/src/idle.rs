@@ -165,6 +165,7 @@ impl Polled for RxQueue {
 /// fn drop_all(lcore: &LcoreContext, queues: &mut [RxQueue], idle: &mut impl Idle) {
 ///     let mut burst = Burst::new();
 ///     while !lcore.stop_requested() {
+///         lcore.run_timers();
 ///         let mut packets = 0;
 ///         for queue in &mut *queues {
 ///             packets += queue.rx_burst(&mut burst, 32);
@@ -197,6 +198,9 @@ pub trait Idle {
     fn busy(&mut self);
 
     /// The round moved none; it ended at `now`, a reading of [`cycles::now`]. Whether time was spent here.
+    ///
+    /// An lcore does not sleep past its next timer, and the loop calls it ([`LcoreContext::run_timers`], in each round): beside one that
+    /// is due and never called, it would not sleep at all.
     fn empty<P: Polled>(&mut self, lcore: &LcoreContext, now: u64, polled: &mut [P]) -> bool;
 }
 
@@ -361,10 +365,6 @@ impl Sleep {
             return false;
         }
         if self.vain >= VAIN_MAX && lcore.stop_flag().wait(LOOK_PERIOD) {
-            return true;
-        }
-        // A loop without timers of its own has those of others run here.
-        if lcore.run_timers() > 0 {
             return true;
         }
         let clock = lcore.clock();

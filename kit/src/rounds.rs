@@ -29,7 +29,9 @@ pub trait Rounds {
     fn finish(&mut self, lcore: &LcoreContext);
 }
 
-/// Goes round until asked to stop. No clock is read but the TSC, at most once a round.
+/// Goes round until asked to stop, and calls the lcore's timers. The TSC is read at most once a round, and where it is, timers are looked
+/// for: after each empty round, and each 64 busy ones. That costs two loads and two comparisons; where one is armed, a reading of the
+/// clock as well, which need not be the TSC.
 #[inline]
 pub fn go_round(lcore: &LcoreContext, work: &mut impl Rounds, idle: &mut impl Idle) {
     let mut mark = cycles::now();
@@ -45,12 +47,15 @@ pub fn go_round(lcore: &LcoreContext, work: &mut impl Rounds, idle: &mut impl Id
         if busy && was_busy && !rounds.is_multiple_of(ROUNDS_PER_READING) {
             continue;
         }
-        let now = cycles::now();
+        let mut now = cycles::now();
         let spent = now.wrapping_sub(mark);
         if busy || was_busy {
             lcore.busy(spent);
         } else {
             lcore.idle(spent);
+        }
+        if lcore.run_timers() != 0 {
+            now = called(lcore, now);
         }
         (mark, was_busy) = (now, busy);
         if !busy && !work.holds() && idle.empty(lcore, now, work.polled()) {
@@ -59,4 +64,13 @@ pub fn go_round(lcore: &LcoreContext, work: &mut impl Rounds, idle: &mut impl Id
         }
     }
     work.finish(lcore);
+}
+
+/// Counts the time that timers took which were called at `begun`; when they ended.
+#[cold]
+#[must_use]
+pub fn called(lcore: &LcoreContext, begun: u64) -> u64 {
+    let now = cycles::now();
+    lcore.busy(now.wrapping_sub(begun));
+    now
 }
