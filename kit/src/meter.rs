@@ -45,19 +45,44 @@ pub struct Counted {
     pub counters: Arc<dyn StreamCounters>,
 }
 
-/// Streams that are counted: those there are, and what earlier ones had come to.
+/// What is counted: ports, the streams that there are between them, and what earlier ones had come to.
 #[derive(Debug, Default)]
-struct Streams {
+struct Counting {
+    ports: Arc<[PortId]>,
     present: Vec<Counted>,
     ended: BTreeMap<(u16, u16, u16, u16), StreamCounts>,
+    /// By lcore, packets of streams whose ports are gone: the cycles that they took stay counted, too.
+    left: BTreeMap<u16, u64>,
+}
+
+impl Counting {
+    /// Counts these ports from now on. A number may be given to another device: streams go with the ports that they name.
+    fn replace_ports(&mut self, ports: &[PortId]) {
+        let is_there = |from: u16, to: u16| [from, to].iter().all(|id| ports.contains(&PortId(*id)));
+        let mut leaves = |lcore: u16, packets: u64| *self.left.entry(lcore).or_default() += packets;
+        self.present.retain(|path| {
+            let stays = is_there(path.from.0, path.to.0);
+            if !stays {
+                leaves(path.lcore.0, path.counters.packets().unwrap_or(0));
+            }
+            stays
+        });
+        self.ended.retain(|_, stream| {
+            let stays = is_there(stream.from, stream.to);
+            if !stays {
+                leaves(stream.lcore, stream.packets);
+            }
+            stays
+        });
+        self.ports = ports.into();
+    }
 }
 
 /// Reads [`Counts`] of a running program, on any thread; time counts from when it was made. Clones are the same.
 #[derive(Clone, Debug)]
 pub struct Meter {
     start: Instant,
-    ports: Arc<Mutex<Arc<[PortId]>>>,
-    streams: Arc<Mutex<Streams>>,
+    counting: Arc<Mutex<Counting>>,
 }
 
 impl Meter {
@@ -68,39 +93,40 @@ impl Meter {
         ports.sort_unstable();
         ports.dedup();
         let meter = Self::of_ports(&ports);
-        meter.streams().present = paths;
+        meter.counting().present = paths;
         meter
     }
 
     /// Counts these ports, without streams until there are some.
     #[must_use]
     pub fn of_ports(ports: &[PortId]) -> Self {
-        Self { start: Instant::now(), ports: Arc::new(Mutex::new(ports.into())), streams: Arc::default() }
+        let counting = Counting { ports: ports.into(), ..Counting::default() };
+        Self { start: Instant::now(), counting: Arc::new(Mutex::new(counting)) }
     }
 
     /// The ports that are in use.
     #[must_use]
     pub fn ports(&self) -> Arc<[PortId]> {
-        self.ports.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.counting().ports.clone()
     }
 
-    /// Counts these ports from now on.
+    /// Counts these ports from now on. Of streams that name another port nothing is left but the packets of their lcores.
     pub fn replace_ports(&self, ports: &[PortId]) {
-        *self.ports.lock().unwrap_or_else(PoisonError::into_inner) = ports.into();
+        self.counting().replace_ports(ports);
     }
 
     /// Counts these streams from now on. What the present ones had counted stays in the sums.
     pub fn replace_streams(&self, paths: Vec<Counted>, view: &View) {
-        let mut streams = self.streams();
-        for path in std::mem::take(&mut streams.present) {
+        let mut counting = self.counting();
+        for path in std::mem::take(&mut counting.present) {
             let last = stream(&path, 0, view);
-            streams.ended.entry(last.key()).and_modify(|sum| sum.add(&last)).or_insert(last);
+            counting.ended.entry(last.key()).and_modify(|sum| sum.add(&last)).or_insert(last);
         }
-        streams.present = paths;
+        counting.present = paths;
     }
 
-    fn streams(&self) -> MutexGuard<'_, Streams> {
-        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    fn counting(&self) -> MutexGuard<'_, Counting> {
+        self.counting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The counts now. A port whose driver is busy for longer than a second is left out.
@@ -127,8 +153,8 @@ impl Meter {
 
     /// Where a port's packets go; none where they go to several.
     fn destination(&self, from: PortId) -> Option<u16> {
-        let streams = self.streams();
-        let mut all = streams.present.iter().filter(|path| path.from == from).map(|path| path.to);
+        let counting = self.counting();
+        let mut all = counting.present.iter().filter(|path| path.from == from).map(|path| path.to);
         let first = all.next()?;
         all.all(|to| to == first).then_some(first.0)
     }
@@ -138,10 +164,10 @@ impl Meter {
         ports: &[(PortView, PortReading)],
         view: &View,
     ) -> (Vec<StreamCounts>, Vec<LcoreCounts>) {
-        let streams = self.streams();
-        let mut all = streams.ended.clone();
+        let counting = self.counting();
+        let mut all = counting.ended.clone();
         let mut lcores: BTreeMap<u16, LcoreCounts> = BTreeMap::new();
-        for path in &streams.present {
+        for path in &counting.present {
             let source = ports.iter().find(|(port, _)| port.id() == path.from);
             let queue =
                 source.and_then(|(_, reading)| reading.stats.rx_queues.get(usize::from(path.queue.0)));
@@ -152,8 +178,10 @@ impl Meter {
             }
             all.entry(now.key()).and_modify(|sum| sum.add(&now)).or_insert(now);
         }
-        for stream in all.values() {
-            lcores.entry(stream.lcore).or_default().packets += stream.packets;
+        let packets = all.values().map(|stream| (stream.lcore, stream.packets));
+        for (lcore, packets) in packets.chain(counting.left.iter().map(|(lcore, packets)| (*lcore, *packets)))
+        {
+            lcores.entry(lcore).or_default().packets += packets;
         }
         let lcores = lcores.into_iter().map(|(id, lcore)| {
             let usage = view.usage(LcoreId(id)).unwrap_or_default();
@@ -339,5 +367,31 @@ mod tests {
         assert_eq!(seen, [(0, 70, 7, Some(7)), (1, 10, 1, Some(1))]);
         assert_eq!((counts.lcores[0].packets, &counts.lcores[0].ports[..]), (80, &[0][..]));
         assert_eq!((counts.ports[1].dropped["tx full"], counts.ports[0].dropped["tx full"]), (7, 1));
+    }
+
+    #[test]
+    fn a_port_that_takes_the_number_of_another_inherits_nothing() {
+        let line = "meter -l 0 --no-huge --vdev net_null0 --vdev net_null1 --vdev net_null2";
+        let line = CommandLine::parse(line.split(' ')).expect("a line");
+        let bringup = Bringup::new(&line).unwrap_or_else(|error| panic!("{}", error.line()));
+        let view = bringup.view();
+        let told = |from, to, count| Counted { counters: Arc::new(Told(count)), ..counted(from, to, 0) };
+        let all = [0, 1, 2].map(PortId);
+        let meter = Meter::of_ports(&all);
+        let streams = |counts: &Counts| -> Vec<(u16, u16, u64)> {
+            counts.streams.iter().map(|stream| (stream.from, stream.to, stream.packets)).collect()
+        };
+        meter.replace_streams(vec![told(0, 1, 3), told(2, 0, 1)], &view);
+        meter.replace_streams(vec![told(1, 0, 4), told(0, 2, 5)], &view);
+        assert_eq!(streams(&meter.read(&view)), [(0, 1, 30), (0, 2, 50), (1, 0, 40), (2, 0, 10)]);
+        meter.replace_ports(&[PortId(0), PortId(2)]);
+        meter.replace_ports(&all);
+        let counts = meter.read(&view);
+        assert_eq!(streams(&counts), [(0, 2, 50), (2, 0, 10)]);
+        let dropped = |port: usize| counts.ports[port].dropped.get("tx full").copied();
+        assert_eq!([0, 1, 2].map(dropped), [Some(1), None, Some(5)]);
+        assert_eq!([0, 1, 2].map(|port: usize| counts.ports[port].to), [Some(2), None, None]);
+        // The lcore's cycles went on, and so do its packets.
+        assert_eq!((counts.lcores[0].packets, &counts.lcores[0].ports[..]), (130, &[0][..]));
     }
 }

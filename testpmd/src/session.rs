@@ -484,6 +484,13 @@ impl Session {
         failed.map_or(Ok(()), Err)
     }
 
+    /// Forgets what was forwarded from and to a port: its number may be given to another device.
+    pub(crate) fn forget(&mut self, port: PortId) {
+        if let Some(run) = &mut self.run {
+            run.lanes.retain(|lane| lane.from.0 != port && lane.to.0 != port);
+        }
+    }
+
     /// Waits until the links of all started ports are up, for as long as DPDK's testpmd does; a signal ends it.
     pub fn wait_for_links(&mut self) {
         const PATIENCE: Duration = Duration::from_secs(9);

@@ -121,6 +121,30 @@ fn counts_go_on_when_forwarding_starts_again() {
     watched.quit();
 }
 
+/// A device that is attached under the number of one that was detached begins at nothing; its lcore goes on.
+#[test]
+fn an_attached_device_inherits_no_counts() {
+    let mut watched = Watched::start(&["--vdev", "net_null0", "--vdev", "mlx5_model0,wire=null"]);
+    let port = r#"port="1",name="mlx5_model0",driver="mlx5_pci""#;
+    let dropped = format!("pollux_port_dropped_packets_total{{{port},reason=\"tx_full\"}}");
+    let sent = format!("pollux_port_tx_packets_total{{{port}}}");
+    let latency = format!("{LATENCY}_count{{{STREAM}}}");
+    let packets = "pollux_lcore_packets_total{lcore=\"0\"}";
+    watched.line("start");
+    watched.until(|series| series.get(&sent).is_some_and(|sent| *sent > 0.0));
+    watched.line("port 1 txq 0 stop");
+    let before = watched.until(|series| series.get(&dropped).is_some_and(|packets| *packets > 0.0));
+    for line in ["stop", "port stop 1", "port detach 1"] {
+        watched.line(line);
+    }
+    watched.until(|series| !series.contains_key(&sent));
+    watched.line("port attach mlx5_model0,wire=null");
+    let series = watched.until(|series| series.contains_key(&sent));
+    assert_eq!((series.get(&dropped), series.get(&latency), series[&sent]), (None, None, 0.0), "{series:?}");
+    assert!(series[packets] >= before[packets]);
+    watched.quit();
+}
+
 #[test]
 fn the_screen_and_the_prompt_cannot_share_a_terminal() {
     let refused = Command::new(TESTPMD).args(["-l", "0", "--", "-i", "--screen"]).output().expect("testpmd");

@@ -62,6 +62,7 @@ fn detach(session: &mut Session, id: u16) -> Result<String, String> {
     // Its queues first: the device may reach their buffers until they are gone.
     session.ports.slots.retain(|slot| slot.id.0 != id);
     session.settings.ports.retain(|port| *port != id);
+    session.forget(PortId(id));
     session.bringup.detach(PortId(id)).map_err(|error| error.line())?;
     let closed = if state == PortState::Closed { "" } else { "Port was not closed\n" };
     Ok(format!("{closed}Now total ports is {}\nDone\n", renumber(session)))
