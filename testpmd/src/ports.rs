@@ -64,6 +64,8 @@ pub struct PortSlot {
     pub wants: Wants,
     /// It differs from what is wanted.
     pub stale: bool,
+    /// What packets of all ports could ask of it when it was configured ([`PortConfig::open`]).
+    pub open: TxOffloads,
     /// Its rx queues, as far as no stream has them.
     pub rx: Vec<Option<RxQueue>>,
     /// Its tx queues, likewise.
@@ -86,6 +88,7 @@ impl PortSlot {
             id,
             wants,
             stale: true,
+            open: TxOffloads::empty(),
             rx: Vec::new(),
             tx: Vec::new(),
             csum: CsumSettings::default(),
@@ -174,21 +177,13 @@ impl Ports {
     /// all. A line for each.
     ///
     /// # Errors
-    /// The first port that refuses.
+    /// The first port that refuses; a port that is started and would have to be configured anew.
     pub fn start(&mut self, bringup: &mut Bringup, ids: &[u16]) -> Result<String, String> {
         let pool = self.pool(bringup).map_err(|error| error.line())?;
-        let mut configs = BTreeMap::new();
-        let mut open = TxOffloads::empty();
-        let anew = ids.iter().any(|id| self.get(*id).is_ok_and(|slot| slot.stale));
-        let segments = if anew { self.segments(bringup, &pool)? } else { Vec::new() };
-        for slot in self.slots.iter().filter(|_| anew) {
-            let Some(port) = bringup.ports.get_mut(slot.id).filter(|port| !is_closed(port)) else { continue };
-            let mut config = config(&slot.wants, port, &pool);
-            self.receive.put(&segments, &mut config);
-            if port.state() != PortState::Gone {
-                open |= needed_for(port, &config).map_err(|error| error.to_string())?;
-            }
-            configs.insert(slot.id, config);
+        let (mut configs, mut open) = (BTreeMap::new(), TxOffloads::empty());
+        if ids.iter().any(|id| self.get(*id).is_ok_and(|slot| slot.stale)) {
+            (configs, open) = self.configs(bringup, &pool)?;
+            self.widen(bringup, open)?;
         }
         let mut told = String::new();
         for &id in ids {
@@ -214,6 +209,47 @@ impl Ports {
 }
 
 impl Ports {
+    /// What all ports are to be told, and what packets of any may ask of who sends them.
+    fn configs(
+        &self,
+        bringup: &mut Bringup,
+        pool: &MbufPool,
+    ) -> Result<(BTreeMap<PortId, PortConfig>, TxOffloads), String> {
+        let segments = self.segments(bringup, pool)?;
+        let (mut configs, mut open) = (BTreeMap::new(), TxOffloads::empty());
+        for slot in &self.slots {
+            let Some(port) = bringup.ports.get_mut(slot.id).filter(|port| !is_closed(port)) else { continue };
+            let mut config = config(&slot.wants, port, pool);
+            self.receive.put(&segments, &mut config);
+            if port.state() != PortState::Gone {
+                open |= needed_for(port, &config).map_err(|error| error.to_string())?;
+            }
+            configs.insert(slot.id, config);
+        }
+        Ok((configs, open))
+    }
+
+    /// Has ports configured anew of which packets may ask more than when they were configured, when they start the next time.
+    ///
+    /// # Errors
+    /// A port is started from which such packets would leave unfinished. Chains alone are for it to send or refuse.
+    fn widen(&mut self, bringup: &Bringup, open: TxOffloads) -> Result<(), String> {
+        for slot in self.slots.iter_mut().filter(|slot| !slot.open.contains(open)) {
+            let more = open - slot.open - TxOffloads::MULTI_SEGS;
+            let started = bringup.ports.get(slot.id).is_some_and(|port| port.state() == PortState::Started);
+            if started && !more.is_empty() {
+                let more: Vec<&str> = more.iter_names().map(|(name, _)| name).collect();
+                return Err(format!(
+                    "Please stop port {} first: packets of other ports need {} of it",
+                    slot.id,
+                    more.join(", ")
+                ));
+            }
+            slot.stale = true;
+        }
+        Ok(())
+    }
+
     /// What buffer split receives into.
     fn segments(&self, bringup: &Bringup, pool: &MbufPool) -> Result<Vec<RxSegment>, String> {
         let (options, _) = PoolOptions::new(&bringup.eal.spec().pools).map_err(|error| error.to_string())?;
@@ -230,7 +266,7 @@ impl PortSlot {
     /// Lets go of the queues, configures the port and sets up new ones.
     fn configure(&mut self, port: &mut Port, config: PortConfig) -> Result<(), String> {
         (self.rx, self.tx) = (Vec::new(), Vec::new());
-        let (rx, tx) = (config.rx_queues.len(), config.tx_queues.len());
+        let (rx, tx, open) = (config.rx_queues.len(), config.tx_queues.len(), config.open);
         port.configure(config).map_err(|error| error.to_string())?;
         let number = |at: usize| QueueId(u16::try_from(at).unwrap_or(u16::MAX));
         self.rx = (0..rx)
@@ -241,7 +277,7 @@ impl PortSlot {
             .map(|at| port.tx_queue_setup(number(at)).map(Some))
             .collect::<Result<_, _>>()
             .map_err(|error| error.to_string())?;
-        self.stale = false;
+        (self.stale, self.open) = (false, open);
         Ok(())
     }
 }

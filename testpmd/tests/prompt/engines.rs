@@ -11,7 +11,7 @@ use pollux_wire::build::Frame;
 use pollux_wire::checksum::Sum;
 use pollux_wire::{Ether, EtherType, IpProtocol, Ipv4, Tci, TcpFlags};
 
-use crate::typist::{Typist, number, testpmd, two_cpus};
+use crate::typist::{Typist, number, two_cpus};
 
 const PEER: [u8; 6] = [2, 0, 0, 0, 0, 0x77];
 /// To whom frames go: the port that receives them, which takes those before it is told to take all.
@@ -373,11 +373,8 @@ fn engines_over_interfaces() {
             let eal =
                 ["-l", "0,1", "--vdev", "net_af_packet0,iface=west,framesz=16384,blocksz=65536", "--vdev"];
             let eal = [&eal[..], &["net_af_packet1,iface=east,framesz=16384,blocksz=65536"]].concat();
-            let peers = ["-i", "--eth-peer=1,02:00:00:00:00:77", "--eth-peer=0,02:00:00:00:00:77"];
-            let plain = testpmd(&eal, &[&peers, options].concat());
-            let program = plain.get_program().to_str().expect("a path");
-            let args: Vec<&str> = plain.get_args().map(|arg| arg.to_str().expect("a word")).collect();
-            let typist = Typist::of(middle.command(program, &args));
+            let peers = ["--eth-peer=1,02:00:00:00:00:77", "--eth-peer=0,02:00:00:00:00:77"];
+            let typist = Typist::inside(&middle, &eal, &[&peers, options].concat());
             let wanted = came.iter().filter(|frame| (row.make)(frame).is_some()).count();
             let side = if row.engine == "icmpecho" { &a } else { &b };
             let capture = Capture::start(side, "eth0", wanted, "");

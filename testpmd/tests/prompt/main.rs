@@ -1,5 +1,6 @@
 //! testpmd as a user runs it: its prompt, its output, its bad inputs.
 
+mod attach;
 mod dts;
 mod engines;
 mod telemetry;
@@ -146,61 +147,7 @@ fn ports_are_configured_anew_between_runs() {
     assert!(said.contains("No stream:"), "nothing is left to forward between: {said}");
 }
 
-/// What is attached forwards like the ports of the start, and is watched like them.
-#[test]
-fn devices_come_and_go_at_the_prompt() {
-    if !two_cpus() {
-        return;
-    }
-    let mut typist = Typist::start(&NULLS[..4], &["--rxq=2", "--txq=2"]);
-    let attached = typist.line("port attach net_ring0");
-    assert!(
-        attached.contains("Attaching a new port...\nPort 1 is attached. Now total ports is 2\nDone"),
-        "{attached}"
-    );
-    assert!(typist.line("start").contains("start port 1 first"));
-    for refused in [
-        ("port attach net_ring0", "Failed to attach port net_ring0: ", "port 1 has that name"),
-        ("port attach net_nul9", "Failed to attach port net_nul9: ", "did you mean 'net_null'"),
-        ("port detach 7", "Invalid port 7", ""),
-        ("port detach 0", "Port not stopped", ""),
-        ("device detach net_null9", "Failed to detach device net_null9", ""),
-    ] {
-        let said = typist.line(refused.0);
-        assert!(said.contains(refused.1) && said.contains(refused.2), "{}: {said}", refused.0);
-    }
-    assert!(typist.line("port start 1").contains("Configuring Port 1"));
-    for round in 0..2 {
-        let started = typist.line("start");
-        assert!(started.contains("streams=4"), "both ports, two queues each: {started}");
-        typist.until("show port stats 1", |said| number(said, "TX-packets: ") > 1000);
-        typist.line("stop");
-        typist.line("port stop 1");
-        let detached = typist.line("port detach 1");
-        assert!(
-            detached.contains("Device is detached") && detached.contains("Now total ports is 1\nDone"),
-            "{detached}"
-        );
-        assert!(typist.line("show port info 1").contains("Invalid port 1"));
-        // Its number and its name are free again.
-        let device = if round == 0 { "net_ring0" } else { "mlx5_model0,wire=null" };
-        assert!(typist.line(&format!("port attach {device}")).contains("Port 1 is attached"));
-        assert!(typist.line("port start all").contains("Configuring Port 1"));
-    }
-    // What was left of a closed port is its device.
-    typist.line("port stop all");
-    typist.line("port close 1");
-    let detached = typist.line("device detach mlx5_model0");
-    assert!(
-        detached.contains("Device mlx5_model0 is detached") && !detached.contains("not closed"),
-        "{detached}"
-    );
-    typist.line("port start all");
-    assert!(typist.line("start").contains("streams=2"));
-    typist.quit();
-}
-
-/// Between frames that come every 5 ms its lcore sleeps, and still hears what is typed.
+/// Between frames that come every 5 ms its lcore sleeps, and still does what is typed. How soon, the session's own tests time.
 #[test]
 fn an_lcore_that_sleeps_obeys_the_prompt() {
     if !two_cpus() {

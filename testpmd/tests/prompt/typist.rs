@@ -4,6 +4,8 @@ use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use pollux_tests::netns::Namespace;
+
 pub(crate) fn testpmd(eal: &[&str], options: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_testpmd"));
     command.arg("--no-huge").args(eal).arg("--").args(options);
@@ -30,6 +32,14 @@ pub(crate) struct Typist {
 impl Typist {
     pub(crate) fn start(eal: &[&str], options: &[&str]) -> Self {
         Self::of(testpmd(eal, &[&["-i"], options].concat()))
+    }
+
+    /// Inside a host of its own.
+    pub(crate) fn inside(host: &Namespace, eal: &[&str], options: &[&str]) -> Self {
+        let plain = testpmd(eal, &[&["-i"], options].concat());
+        let program = plain.get_program().to_str().expect("a path");
+        let args: Vec<&str> = plain.get_args().map(|arg| arg.to_str().expect("a word")).collect();
+        Self::of(host.command(program, &args))
     }
 
     /// Over a command that begins one with a prompt.
