@@ -16,7 +16,7 @@ use pollux_bringup::{Bringup, BringupError};
 use pollux_eal::LcoreContext;
 use pollux_eal::event::EventFd;
 use pollux_eal::lcore::{Launched, LcoreId};
-use pollux_kit::{Console, Counted, IdleOptions, IdlePolicy, Meter, Sampler};
+use pollux_kit::{Console, Counted, IdlePolicy, Meter, Sampler};
 use pollux_mempool::MbufPool;
 use pollux_port::{MacAddress, PortId, PortState};
 
@@ -71,8 +71,6 @@ pub struct Settings {
     pub xstats: Vec<String>,
     /// `show port xstats` leaves out zeros.
     pub hide_zero: bool,
-    /// What lcores do while no packet arrives.
-    pub idle: IdleOptions,
 }
 
 /// Forwarding, under way or the last one.
@@ -82,8 +80,6 @@ pub struct Run {
     pub mode: Mode,
     /// Its streams.
     pub lanes: Vec<LaneView>,
-    /// By lcore, the streams' places in `lanes`.
-    pub shares: Vec<(LcoreId, Vec<usize>)>,
     launched: Vec<Launched<Vec<Lane>>>,
 }
 
@@ -103,7 +99,7 @@ pub struct Session {
     pub console: Console,
     /// Reads what is counted, on any thread.
     pub meter: Meter,
-    /// What ports that are attached are to be, as those of the start.
+    /// What was asked for at the start: of ports that are attached, too, and of idle lcores.
     pub(crate) options: Options,
     switches: Switches,
     /// Wakes lcores that sleep when [`STOP`] is set.
@@ -373,14 +369,11 @@ impl Session {
             delay: u64::from(self.settings.retry_delay_us) * (self.bringup.eal.clock().hz() / 1_000_000),
         };
         let lanes = self.lanes(plans, retry)?;
-        let (mut views, mut shares): (Vec<LaneView>, Vec<(LcoreId, Vec<usize>)>) = Default::default();
-        let mut work: Vec<Vec<Stream<E>>> = Vec::new();
+        let (mut views, mut work): (Vec<LaneView>, Vec<Vec<Stream<E>>>) = Default::default();
         for ((plan, engine), (lane, view)) in plans.iter().zip(engines).zip(lanes) {
             if work.len() <= plan.lcore {
                 work.resize_with(plan.lcore + 1, Vec::new);
-                shares.push((self.settings.lcores[plan.lcore], Vec::new()));
             }
-            shares[plan.lcore].1.push(views.len());
             work[plan.lcore].push(Stream { lane, engine });
             views.push(view);
         }
@@ -399,9 +392,8 @@ impl Session {
             counters: Arc::new(view.clone()),
         });
         self.meter.replace_streams(counted.collect(), &self.bringup.view());
-        let lcores: Vec<LcoreId> = shares.iter().map(|(lcore, _)| *lcore).collect();
-        let run = self.run.insert(Run { mode, lanes: views, shares, launched: Vec::new() });
-        for ((lcore, streams), policy) in lcores.into_iter().zip(work).zip(policies) {
+        let run = self.run.insert(Run { mode, lanes: views, launched: Vec::new() });
+        for ((&lcore, streams), policy) in self.settings.lcores.iter().zip(work).zip(policies) {
             let forward = move |context: &LcoreContext| match policy {
                 IdlePolicy::Poll => forward::run(context, streams, &mut ()),
                 mut idle => forward::run(context, streams, &mut idle),
@@ -423,7 +415,7 @@ impl Session {
         let stop = self.bringup.eal.stop_flag();
         let files = [stop.as_fd(), self.stopping.as_fd()];
         let queues = streams.iter().map(|stream| &stream.lane.rx);
-        self.settings.idle.policy(self.bringup.eal.clock(), &files, queues)
+        self.options.idle.policy(self.bringup.eal.clock(), &files, queues)
     }
 
     /// Takes the queues of these streams, all or none.
@@ -525,5 +517,40 @@ impl Session {
         if let Some(run) = &mut self.run {
             run.lanes.iter_mut().for_each(LaneView::clear);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use pollux_config::CommandLine;
+    use pollux_kit::idle::SLEEP_MAX;
+    use pollux_tests::patience::patient;
+
+    use super::*;
+
+    /// An lcore that was not woken would sleep on, for 17 of its 20 ms.
+    #[test]
+    fn stop_wakes_lcores_that_sleep() {
+        const ROUNDS: usize = 21;
+        let line =
+            "testpmd -l 0 --no-huge --no-telemetry --vdev mlx5_model0,wire=null --vdev mlx5_model1,wire=null";
+        let line = CommandLine::parse(line.split(' ')).expect("a line");
+        let options = Options::try_parse_from(["testpmd", "--idle=interrupt", "--idle-after=0", "--json"]);
+        let session = crate::setup::session(&line, &options.expect("options"));
+        let mut session = session.unwrap_or_else(|error| panic!("{}", error.line()));
+        let mut times: Vec<Duration> = (0..ROUNDS)
+            .map(|_| {
+                session.start().expect("started");
+                // It sleeps by then.
+                std::thread::sleep(Duration::from_millis(3));
+                let begun = Instant::now();
+                session.stop().expect("stopped");
+                begun.elapsed()
+            })
+            .collect();
+        times.sort_unstable();
+        let half = times[ROUNDS / 2];
+        assert!(half < patient(SLEEP_MAX / 5).min(SLEEP_MAX / 2), "half of {ROUNDS} took {half:?}");
     }
 }

@@ -84,7 +84,6 @@ pub(crate) fn session(line: &CommandLine, options: &Options) -> Result<Session, 
         link_check: !options.disable_link_check,
         xstats: options.display_xstats.clone(),
         hide_zero: false,
-        idle: options.idle.clone(),
     };
     for notice in bringup.ports.iter().filter_map(|port| options.idle.notice(port)) {
         say(format_args!("testpmd: {notice}"));

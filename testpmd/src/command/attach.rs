@@ -47,7 +47,9 @@ fn attach(session: &mut Session, args: &Args) -> Result<String, String> {
     slots.insert(place, PortSlot::new(id, wants));
     session.settings.ports.push(id.0);
     let total = renumber(session);
-    Ok(format!("Attaching a new port...\nPort {id} is attached. Now total ports is {total}\nDone\n"))
+    let notice = session.bringup.ports.get(id).and_then(|port| session.options.idle.notice(port));
+    let notice = notice.map(|notice| notice + "\n").unwrap_or_default();
+    Ok(format!("Attaching a new port...\nPort {id} is attached. Now total ports is {total}\nDone\n{notice}"))
 }
 
 /// Lets go of the device of a port: what DPDK says of the ports that are left.
