@@ -1,11 +1,23 @@
 //! Devices that come and go while the program runs.
 
+use std::sync::Arc;
+
 use pollux_config::{DeviceArg, PortSpec};
+use pollux_mlx5_model::Model;
 use pollux_port::PortId;
 
-use crate::driver::Opened;
+use crate::Bringup;
+use crate::driver::{Opened, Prepared};
 use crate::error::BringupError;
-use crate::{Bringup, file, interface};
+
+/// What is behind a port.
+#[derive(Debug)]
+pub(crate) struct Device {
+    /// What was said of it.
+    pub(crate) spec: PortSpec,
+    /// What stands in for hardware, if anything does.
+    pub(crate) model: Option<Arc<Model>>,
+}
 
 impl Bringup {
     /// Closes a port, whatever became of its device, and opens the device that was named for it again, under the same number and
@@ -17,21 +29,12 @@ impl Bringup {
     /// [`BringupError::NoPort`] for a number that was never given; what opening says, and then the port is not there until this
     /// is called again with success.
     pub fn reopen(&mut self, id: PortId) -> Result<(), BringupError> {
-        let device = self.spec(id)?.device.clone();
-        let name = device.name.as_str();
+        let spec = self.spec(id)?.clone();
         // A device that is gone refuses; what there was of it goes here all the same.
         drop(self.ports.remove(id));
-        if let Some(model) = self.models.get_mut(usize::from(id.0)) {
-            *model = None;
-        }
-        let prepared = self.drivers.prepare(&device, &self.line.eal.devices)?;
-        let Opened { driver, model } = prepared.open(name, &self.eal).map_err(|error| error.named(name))?;
-        self.ports.put_back(id, name, driver)?;
-        self.modelled.put(name, model.as_ref());
-        if let Some(place) = self.models.get_mut(usize::from(id.0)) {
-            *place = model;
-        }
-        Ok(())
+        self.devices[usize::from(id.0)] = Some(Device { spec: spec.clone(), model: None });
+        let prepared = self.prepare(&spec.device)?;
+        self.open(Some(id), spec, prepared).map(drop)
     }
 
     /// Opens one more device, as `--vdev` or `-a` name them (`net_pcap1,rx_pcap=a.pcap`, `0000:03:00.1`), under the lowest number that no
@@ -44,41 +47,55 @@ impl Bringup {
     pub fn attach(&mut self, device: &str) -> Result<PortId, BringupError> {
         let device: DeviceArg = device.parse()?;
         let name = device.name.as_str();
-        // It may be hardware: what is not a driver's name is, as if it had been given to `-a`.
-        let mut devices = self.line.eal.devices.clone();
-        devices.check_blocked(&device)?;
-        devices.allow.push(device.clone());
-        let prepared = self.drivers.prepare(&device, &devices)?;
-        let present = || {
-            let all = (0..).map(PortId).zip(&self.specs);
-            all.filter(|(id, _)| !self.free.contains(id)).map(|(_, spec)| &spec.device).chain([&device])
-        };
-        file::check(present(), |device| self.drivers.exclusive_keys(device))?;
-        interface::check(present(), |device| self.drivers.exclusive_keys(device))?;
+        self.line.eal.devices.check_blocked(&device)?;
+        let prepared = self.prepare(&device)?;
+        let present = self.devices.iter().flatten().map(|present| &present.spec.device);
+        self.drivers.check_exclusive(present.chain([&device]))?;
         if let Some(taken) = self.ports.by_name(name) {
             return Err(BringupError::Usage(format!(
                 "device '{name}': port {} has that name: detach it first, or choose another name",
                 taken.id()
             )));
         }
+        let free = (0..)
+            .map(PortId)
+            .zip(&self.devices)
+            .find(|(id, device)| device.is_none() && self.ports.get(*id).is_none());
+        self.open(free.map(|(id, _)| id), PortSpec::new(device), prepared)
+    }
+
+    /// Reads what was said of a device. It may be hardware: what is not a driver's name is, as if it had been given to `-a`.
+    fn prepare(&self, device: &DeviceArg) -> Result<Prepared, BringupError> {
+        let mut devices = self.line.eal.devices.clone();
+        devices.allow.push(device.clone());
+        self.drivers.prepare(device, &devices)
+    }
+
+    /// Opens a device under a number that had one before, or under a new one.
+    pub(crate) fn open(
+        &mut self,
+        id: Option<PortId>,
+        spec: PortSpec,
+        prepared: Prepared,
+    ) -> Result<PortId, BringupError> {
+        let name = &spec.device.name;
         let Opened { driver, model } = prepared.open(name, &self.eal).map_err(|error| error.named(name))?;
-        let id = match self.free.first().copied() {
-            Some(id) => {
-                self.ports.put_back(id, name, driver)?;
-                self.free.remove(&id);
-                id
-            }
+        let id = match id {
+            Some(id) => self.ports.put_back(id, name, driver).map(|()| id)?,
             None => self.ports.add(name, driver)?,
         };
         self.modelled.put(name, model.as_ref());
-        let (place, spec) = (usize::from(id.0), PortSpec::new(device));
-        if place < self.specs.len() {
-            (self.specs[place], self.models[place]) = (spec, model);
-        } else {
-            self.specs.push(spec);
-            self.models.push(model);
-        }
+        let place = usize::from(id.0);
+        // Ports that the program itself added have no device here.
+        self.devices.resize_with(self.devices.len().max(place + 1), || None);
+        self.devices[place] = Some(Device { spec, model });
         Ok(id)
+    }
+
+    /// The device of a port.
+    pub(crate) fn device(&self, id: PortId) -> Result<&Device, BringupError> {
+        let device = self.devices.get(usize::from(id.0)).and_then(Option::as_ref);
+        device.ok_or(BringupError::NoPort { port: id.0 })
     }
 
     /// Closes a port for good and lets go of its device; its number may be given to the next that is attached. Its queues are to be dropped
@@ -88,12 +105,10 @@ impl Bringup {
     /// [`BringupError::NoPort`].
     #[doc(alias = "rte_dev_remove")]
     pub fn detach(&mut self, id: PortId) -> Result<(), BringupError> {
-        let place = usize::from(id.0);
-        let name = self.spec(id)?.device.name.clone();
+        let device = self.devices.get_mut(usize::from(id.0)).and_then(Option::take);
+        let device = device.ok_or(BringupError::NoPort { port: id.0 })?;
         drop(self.ports.remove(id));
-        self.modelled.put(&name, None);
-        self.models[place] = None;
-        self.free.insert(id);
+        self.modelled.put(&device.spec.device.name, None);
         Ok(())
     }
 }

@@ -21,6 +21,7 @@ use crate::error::BringupError;
 use crate::exclusive::{Exclusive, Keys};
 use crate::openable::{self, Openable};
 use crate::rdma::device::RdmaDevice;
+use crate::{file, interface};
 use entry::{Entry, Open, OpenRdma};
 
 pub(crate) use entry::Opened;
@@ -242,6 +243,15 @@ impl Drivers {
     /// The keys of the device's driver that name what two ports cannot share; none where no driver of software's has the device.
     pub(crate) fn exclusive_keys(&self, device: &DeviceArg) -> Option<Keys> {
         self.find(device).map(|entry| entry.exclusive)
+    }
+
+    /// Refuses devices that name what only one may have, before any of them is opened.
+    pub(crate) fn check_exclusive<'a>(
+        &self,
+        devices: impl Iterator<Item = &'a DeviceArg> + Clone,
+    ) -> Result<(), ConfigError> {
+        file::check(devices.clone(), |device| self.exclusive_keys(device))?;
+        interface::check(devices, |device| self.exclusive_keys(device))
     }
 
     /// Finds what opens the device as one of RDMA and reads its keys.

@@ -31,17 +31,13 @@ mod telemetry;
 mod transmit;
 mod view;
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
-
 use pollux_config::{CommandLine, PortSpec};
 use pollux_eal::{Eal, StopReason};
 use pollux_mempool::MbufPool;
 use pollux_port::{MacAddress, PortConfig, PortId, Ports, Queues, RxQueueConfig, TxQueueConfig};
 
 use capture::CaptureServer;
-use driver::Opened;
-use pollux_mlx5_model::Model;
+use devices::Device;
 use tracing::subscriber::DefaultGuard;
 
 pub use driver::{Drivers, Mlx5Card, ModelNetdev};
@@ -64,14 +60,11 @@ pub struct Bringup {
     _captures: Option<CaptureServer>,
     /// The ports, numbered in the order of the command line.
     pub ports: Ports,
-    /// What stands in for hardware, by port.
-    models: Vec<Option<Arc<Model>>>,
-    /// The same for telemetry.
+    /// By the number of their port; `None`: it was detached.
+    devices: Vec<Option<Device>>,
+    /// Their models, for telemetry.
     modelled: telemetry::Models,
     rdma: telemetry::RdmaDevices,
-    specs: Vec<PortSpec>,
-    /// Numbers of ports whose devices were detached.
-    free: BTreeSet<PortId>,
     drivers: Drivers,
     line: CommandLine,
     pool_options: PoolOptions,
@@ -114,44 +107,37 @@ impl Bringup {
         }
         // What the drivers refuse is known before threads and memory are made.
         let prepared = specs.iter().map(|spec| drivers.prepare(&spec.device, &line.eal.devices));
-        let opened: Vec<_> = prepared.collect::<Result<_, _>>()?;
-        file::check(specs.iter().map(|spec| &spec.device), |device| drivers.exclusive_keys(device))?;
-        interface::check(specs.iter().map(|spec| &spec.device), |device| drivers.exclusive_keys(device))?;
+        let prepared: Vec<_> = prepared.collect::<Result<_, _>>()?;
+        drivers.check_exclusive(specs.iter().map(|spec| &spec.device))?;
         pollux_eal::simd::limit(line.eal.simd_bits_max);
         pollux_wire::simd::limit(line.eal.simd_bits_max);
         let eal = Eal::init(telemetry::with_default(line.eal.clone()))?;
         let logs = eal.enter_logs();
         eal.handle_signals()?;
-        let mut ports = Ports::new();
-        let (mut models, modelled) = (Vec::new(), telemetry::Models::default());
+        let (ports, modelled) = (Ports::new(), telemetry::Models::default());
         let rdma = telemetry::RdmaDevices::default();
         telemetry::register(&eal, &line, &ports.views(), &modelled, &rdma)?;
-        for (spec, prepared) in specs.iter().zip(opened) {
-            let name = &spec.device.name;
-            let Opened { driver, model } = prepared.open(name, &eal).map_err(|error| error.named(name))?;
-            ports.add(name, driver)?;
-            modelled.put(name, model.as_ref());
-            models.push(model);
-        }
-        let _captures = CaptureServer::start(&eal, ports.views(), ports.captures());
-        let watched = Vec::new();
-        Ok(Self {
-            _captures,
+        let mut bringup = Self {
+            _captures: None,
             ports,
-            models,
+            devices: Vec::new(),
             modelled,
             rdma,
-            specs,
-            free: BTreeSet::new(),
             drivers,
             line,
             pool_options,
-            watched,
+            watched: Vec::new(),
             notices,
             started: false,
             eal,
             _logs: logs,
-        })
+        };
+        for (spec, prepared) in specs.into_iter().zip(prepared) {
+            bringup.open(None, spec, prepared)?;
+        }
+        bringup._captures =
+            CaptureServer::start(&bringup.eal, bringup.ports.views(), bringup.ports.captures());
+        Ok(bringup)
     }
 
     /// Configures and starts the given ports, each with the queues that `request` or its profile names (one each way if none does),
@@ -235,8 +221,7 @@ impl Bringup {
     /// # Errors
     /// [`BringupError::NoPort`].
     pub fn spec(&self, id: PortId) -> Result<&PortSpec, BringupError> {
-        let spec = self.specs.get(usize::from(id.0)).filter(|_| !self.free.contains(&id));
-        spec.ok_or(BringupError::NoPort { port: id.0 })
+        Ok(&self.device(id)?.spec)
     }
 
     /// A port's device as one of RDMA, beside the port: another context of the same device, whose packets do not pass the port's
@@ -245,9 +230,8 @@ impl Bringup {
     /// # Errors
     /// There is no such port, its device has no RDMA, or what the device says.
     pub fn rdma(&self, id: PortId) -> Result<RdmaDevice, BringupError> {
-        let device = &self.spec(id)?.device;
-        let model = self.models.get(usize::from(id.0)).and_then(Option::as_ref);
-        let opened = self.drivers.rdma_beside(device, model, &self.eal)?;
+        let device = self.device(id)?;
+        let opened = self.drivers.rdma_beside(&device.spec.device, device.model.as_ref(), &self.eal)?;
         self.rdma.put(&opened);
         Ok(opened)
     }

@@ -9,7 +9,7 @@ use pollux_eal::Eal;
 use tracing::subscriber::DefaultGuard;
 
 use crate::driver::Drivers;
-use crate::{BringupError, file, interface, program, telemetry};
+use crate::{BringupError, program, telemetry};
 
 pub use device::RdmaDevice;
 
@@ -48,8 +48,7 @@ impl RdmaBringup {
             .iter()
             .map(|spec| drivers.prepare_rdma(&spec.device, &line.eal.devices))
             .collect::<Result<_, _>>()?;
-        file::check(specs.iter().map(|spec| &spec.device), |device| drivers.exclusive_keys(device))?;
-        interface::check(specs.iter().map(|spec| &spec.device), |device| drivers.exclusive_keys(device))?;
+        drivers.check_exclusive(specs.iter().map(|spec| &spec.device))?;
         pollux_eal::simd::limit(line.eal.simd_bits_max);
         pollux_wire::simd::limit(line.eal.simd_bits_max);
         let eal = Eal::init(telemetry::with_default(line.eal.clone()))?;
