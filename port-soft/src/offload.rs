@@ -13,7 +13,7 @@ use pollux_frame_io::vnet::{PartialChecksum, Segmentation, VlanTag, VnetHeader};
 use pollux_mempool::{Mbuf, RxFlags, TxFlags, TxOffload};
 use pollux_port::TxOffloads;
 use pollux_port::finish::{Unfinishable, complete_crc, complete_sum};
-use pollux_wire::{Encapsulation, EtherType, IpProtocol, Tunnel, checksum, ip, vlan};
+use pollux_wire::{Encapsulation, EtherType, IpProtocol, Tunnel, checksum, ip, tunnel, vlan};
 
 /// What [`header_of`] does, for the ports that use it: a packet's flags are enough, whether the queue was told to expect them or
 /// not. The kernel's header has no words for large frames in tunnels.
@@ -169,9 +169,9 @@ fn describe_tunnelled(mbuf: &mut Mbuf, header: &VnetHeader, l4: usize, offset: u
         Encapsulation::Gre { checksum: false } => TxFlags::TUNNEL_GRE,
         Encapsulation::Gre { checksum: true } => TxFlags::TUNNEL_IP,
         // By the ports that IANA gave them; on others devices do not know them.
-        Encapsulation::Udp { port: 4789, .. } => TxFlags::TUNNEL_VXLAN,
-        Encapsulation::Udp { port: 4790, .. } => TxFlags::TUNNEL_VXLAN_GPE,
-        Encapsulation::Udp { port: 6081, .. } => TxFlags::TUNNEL_GENEVE,
+        Encapsulation::Udp { port: tunnel::VXLAN_PORT, .. } => TxFlags::TUNNEL_VXLAN,
+        Encapsulation::Udp { port: tunnel::VXLAN_GPE_PORT, .. } => TxFlags::TUNNEL_VXLAN_GPE,
+        Encapsulation::Udp { port: tunnel::GENEVE_PORT, .. } => TxFlags::TUNNEL_GENEVE,
         Encapsulation::Udp { .. } => TxFlags::TUNNEL_UDP,
     };
     flags |= match tunnel.outer_v4 {

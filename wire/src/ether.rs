@@ -118,6 +118,8 @@ impl EtherType {
     pub const QINQ: EtherType = EtherType(0x88a8);
     /// The service tag of equipment older than 802.1ad.
     pub const QINQ_OLD: EtherType = EtherType(0x9100);
+    /// A whole Ethernet frame, in a tunnel. Source: RFC 1701; RFC 7637, section 3.2.
+    pub const TRANSPARENT_ETHERNET: EtherType = EtherType(0x6558);
     /// IPv6.
     pub const IPV6: EtherType = EtherType(0x86dd);
     /// Link layer discovery.

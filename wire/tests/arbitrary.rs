@@ -3,8 +3,8 @@
 use pollux_wire::checksum::Sum;
 use pollux_wire::segment::{Segments, Transport};
 use pollux_wire::{
-    Arp, Ether, Icmp, Icmpv6, IpProtocol, Ipv4, Ipv6, Layer, Tcp, Udp, Vlan, WireError, icmpv6, ipv6, ptype,
-    vlan,
+    Arp, Ether, Icmp, Icmpv6, IpProtocol, Ipv4, Ipv6, Layer, Tcp, Tunnel, Udp, Vlan, WireError, icmpv6, ipv6,
+    ptype, vlan,
 };
 use proptest::prelude::*;
 
@@ -32,6 +32,10 @@ fn visit(bytes: &[u8]) {
         let mut out = bytes.to_vec();
         ether.repr().emit(&mut out).unwrap();
         assert_eq!(out, bytes);
+    }
+    if let Some((tunnel, inner)) = Tunnel::inside(bytes, &ptype::parse(bytes)) {
+        assert!(tunnel.l3 < tunnel.l4 && tunnel.l4 <= tunnel.inner_l3 && tunnel.inner_l4 <= len);
+        assert_eq!(tunnel.inner_v4, !inner.ptype.is_ipv6());
     }
     if let Some(tag) = check(len, Vlan::new(bytes)) {
         let _ =
@@ -119,7 +123,7 @@ fn plausible() -> impl Strategy<Value = Vec<u8>> {
         &[0x81, 0x00, 0, 1, 0x08, 0x00, 0x46],
         &[0x88, 0xa8, 0, 1, 0x81, 0x00, 0, 2, 0x86, 0xdd, 0x60],
     ]);
-    let protocol = prop::sample::select(vec![0u8, 1, 2, 6, 17, 43, 44, 51, 58, 60, 132]);
+    let protocol = prop::sample::select(vec![0u8, 1, 2, 4, 6, 17, 41, 43, 44, 47, 51, 58, 60, 132]);
     (head, protocol, prop::collection::vec(any::<u8>(), 0..120), any::<bool>()).prop_map(
         |(head, protocol, mut tail, small)| {
             // The next header of IPv6 stands 6 bytes into it, the protocol of IPv4 9 bytes.

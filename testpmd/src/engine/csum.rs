@@ -9,12 +9,11 @@ use pollux_mempool::{Mbuf, RxFlags, TxFlags, TxOffload};
 use pollux_port::TxOffloads;
 use pollux_wire::checksum::{Sum, crc32c, pseudo_v4, pseudo_v6};
 use pollux_wire::ptype::{self, Parsed};
-use pollux_wire::{EtherType, IpProtocol, Ipv4Header, Ipv6Header};
+use pollux_wire::{Encapsulation, EtherType, IpProtocol, Ipv4Header, Ipv6Header, Tunnel};
 use zerocopy::FromBytes;
 
 use super::{Ends, Engine, Marks};
 use crate::lane::{Count, Lane, LaneCounters};
-use tunnel::{Carrier, Tunnel};
 
 /// What the port that sends is to do (`csum set`, `tso set`, `tunnel_tso set`); of tunnelled packets the inner layers where it does not
 /// say outer.
@@ -55,16 +54,8 @@ struct Layers {
     parsed: Parsed,
     l3: usize,
     l4: usize,
-    /// Around them.
-    around: Option<Around>,
-}
-
-/// The outer layers of a tunnelled packet.
-struct Around {
-    tunnel: Tunnel,
-    v4: bool,
-    l3: usize,
-    l4: usize,
+    /// What is around them.
+    around: Option<Tunnel>,
 }
 
 /// What the port that sends does of one packet.
@@ -84,26 +75,25 @@ struct ByPort {
 
 impl Layers {
     fn of(frame: &[u8], outer: Parsed, tunnels: bool) -> Self {
-        let (l3, l4) = (usize::from(outer.l2_len), usize::from(outer.l2_len + outer.l3_len));
-        match if tunnels { tunnel::find(frame, &outer) } else { None } {
-            None => Self { parsed: outer, l3, l4, around: None },
-            Some(tunnel) => Self {
-                parsed: tunnel.inner,
-                l3: tunnel.inner_l3,
-                l4: tunnel.inner_l3 + usize::from(tunnel.inner.l3_len),
-                around: Some(Around { tunnel, v4: outer.ptype.is_ipv4(), l3, l4 }),
-            },
+        match if tunnels { Tunnel::inside(frame, &outer) } else { None } {
+            None => {
+                let (l3, l4) = (usize::from(outer.l2_len), usize::from(outer.l2_len + outer.l3_len));
+                Self { parsed: outer, l3, l4, around: None }
+            }
+            Some((tunnel, parsed)) => {
+                Self { parsed, l3: tunnel.inner_l3, l4: tunnel.inner_l4, around: Some(tunnel) }
+            }
         }
     }
 
-    /// What a port is told of them; `None`: they are longer than it can be told.
-    fn offload(&self, cut: Option<u16>) -> Option<TxOffload> {
-        let (outer_l2, outer_l4) = self.around.as_ref().map_or((0, 0), |around| (around.l3, around.l4));
+    /// What a port is told of a packet that it does not cut; `None`: they are longer than it can be told.
+    fn offload(&self) -> Option<TxOffload> {
+        let (outer_l2, outer_l4) = self.around.map_or((0, 0), |around| (around.l3, around.l4));
         let offload = TxOffload {
             l2_len: u8::try_from(self.l3 - outer_l4).ok()?,
             l3_len: self.parsed.l3_len,
             l4_len: u8::try_from(self.parsed.l4_len).ok()?,
-            tso_segment_bytes: cut.unwrap_or(0),
+            tso_segment_bytes: 0,
             outer_l2_len: u8::try_from(outer_l2).ok()?,
             outer_l3_len: u16::try_from(outer_l4 - outer_l2).ok()?,
         };
@@ -111,17 +101,6 @@ impl Layers {
         // The bits that an mbuf has for them.
         let fits = l2_len < 1 << 7 && outer_l2_len < 1 << 7 && l3_len < 1 << 9 && outer_l3_len < 1 << 9;
         fits.then_some(offload)
-    }
-}
-
-impl Around {
-    /// Whether there is a sum around the inner packet that covers it.
-    fn covers(&self, mbuf: &Mbuf) -> bool {
-        match self.tunnel.carrier {
-            Carrier::Udp => !is_zero(mbuf, self.l4 + 6),
-            Carrier::Gre(has_sum) => has_sum,
-            Carrier::Ip => false,
-        }
     }
 }
 
@@ -152,22 +131,23 @@ impl Csum {
     }
 
     fn sums(&self, mbuf: &mut Mbuf, layers: &Layers) -> bool {
-        let port = self.by_port(mbuf, layers);
+        let offload = layers.offload();
+        let port = if offload.is_some() { self.by_port(mbuf, layers) } else { ByPort::default() };
         let mut flags = inner_sums(mbuf, layers, port);
-        if let Some(around) = &layers.around {
+        if let Some(around) = layers.around {
             flags |= outer_sums(mbuf, around, port);
         }
         let kept = mbuf.tx_flags() - OURS;
         if !flags.is_empty()
-            && let Some(offload) = layers.offload(port.cut)
+            && let Some(offload) = offload
         {
             let v4 = layers.parsed.ptype.is_ipv4();
             flags |= if v4 { TxFlags::IPV4 } else { TxFlags::IPV6 };
-            if let Some(around) = &layers.around {
+            if let Some(around) = layers.around {
                 flags |= port.tunnel;
-                flags |= if around.v4 { TxFlags::OUTER_IPV4 } else { TxFlags::OUTER_IPV6 };
+                flags |= if around.outer_v4 { TxFlags::OUTER_IPV4 } else { TxFlags::OUTER_IPV6 };
             }
-            mbuf.set_tx_offload(offload);
+            mbuf.set_tx_offload(TxOffload { tso_segment_bytes: port.cut.unwrap_or(0), ..offload });
         }
         mbuf.set_tx_flags(kept | flags);
         !(kept | flags).is_empty()
@@ -176,27 +156,24 @@ impl Csum {
     /// What of a packet is the port's to do. A sum around it that is computed here covers the inner ones, so these are computed here too.
     fn by_port(&self, mbuf: &Mbuf, layers: &Layers) -> ByPort {
         let CsumSettings { ip, udp, tcp, sctp, outer_ip, outer_udp, .. } = self.settings;
-        if layers.offload(None).is_none() {
-            return ByPort::default();
-        }
-        let Some(around) = &layers.around else {
+        let Some(Tunnel { encapsulation, outer_v4, .. }) = layers.around else {
             let cut = self.cut(mbuf, layers, self.settings.tso_bytes);
             return ByPort { ip, udp, tcp, sctp, cut, ..ByPort::default() };
         };
         // Each piece has another outer header. A sum of GRE is nobody's but ours.
-        let may_be_cut = (outer_ip || !around.v4) && around.tunnel.carrier != Carrier::Gre(true);
-        let cut_as = if may_be_cut { around.tunnel.cut_as(self.settings.tunnel_tso) } else { None };
+        let may_be_cut = (outer_ip || !outer_v4) && encapsulation != Encapsulation::Gre { checksum: true };
+        let cut_as = if may_be_cut { tunnel::cut_as(encapsulation, self.settings.tunnel_tso) } else { None };
         let cut = cut_as.and_then(|_| self.cut(mbuf, layers, self.settings.tunnel_tso_bytes));
-        let tunnel = cut_as.filter(|_| cut.is_some()).unwrap_or(around.tunnel.kind);
-        let by_us = match around.tunnel.carrier {
-            Carrier::Udp => cut.is_none() && !outer_udp,
-            Carrier::Gre(_) => true,
-            Carrier::Ip => false,
+        let kind = cut_as.filter(|_| cut.is_some()).unwrap_or_else(|| tunnel::kind(encapsulation));
+        let covered_by_us = match encapsulation {
+            Encapsulation::Udp { checksum, .. } => checksum && cut.is_none() && !outer_udp,
+            Encapsulation::Gre { checksum } => checksum,
+            Encapsulation::Ip => false,
         };
-        if by_us && around.covers(mbuf) {
-            return ByPort { outer_ip, tunnel, ..ByPort::default() };
+        if covered_by_us {
+            return ByPort { outer_ip, tunnel: kind, ..ByPort::default() };
         }
-        ByPort { ip, udp, tcp, sctp, outer_ip, outer_udp, cut, tunnel }
+        ByPort { ip, udp, tcp, sctp, outer_ip, outer_udp, cut, tunnel: kind }
     }
 
     /// The pieces that a packet is to be cut into, if it is larger than one.
@@ -242,15 +219,17 @@ fn inner_sums(mbuf: &mut Mbuf, layers: &Layers, port: ByPort) -> TxFlags {
 }
 
 /// The same of the layers around them, which come after.
-fn outer_sums(mbuf: &mut Mbuf, around: &Around, port: ByPort) -> TxFlags {
-    let &Around { tunnel, v4, l3, l4 } = around;
+fn outer_sums(mbuf: &mut Mbuf, around: Tunnel, port: ByPort) -> TxFlags {
+    let Tunnel { encapsulation, outer_v4: v4, l3, l4, .. } = around;
     let mut flags = TxFlags::empty();
-    match tunnel.carrier {
-        Carrier::Udp if port.outer_udp => flags |= TxFlags::OUTER_UDP_CHECKSUM,
+    match encapsulation {
+        Encapsulation::Udp { .. } if port.outer_udp => flags |= TxFlags::OUTER_UDP_CHECKSUM,
         // The pieces would all have the sum of the whole. Source: DPDK `app/test-pmd/csumonly.c`, `process_outer_cksums`.
-        Carrier::Udp if port.cut.is_some() => put(mbuf, l4 + 6, 0),
-        Carrier::Udp if !is_zero(mbuf, l4 + 6) => transport_sum(mbuf, IpProtocol::UDP, v4, (l3, l4), 6),
-        Carrier::Gre(true) => gre_sum(mbuf, v4, l3, l4),
+        Encapsulation::Udp { .. } if port.cut.is_some() => put(mbuf, l4 + 6, 0),
+        Encapsulation::Udp { checksum: true, .. } => {
+            transport_sum(mbuf, IpProtocol::UDP, v4, (l3, l4), 6);
+        }
+        Encapsulation::Gre { checksum: true } => gre_sum(mbuf, v4, l3, l4),
         _ => {}
     }
     if v4 {

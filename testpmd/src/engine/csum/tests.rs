@@ -151,10 +151,10 @@ fn spoil(frame: &Frame) -> Vec<u8> {
     let mut wrong = frame.to_vec();
     let mut places = vec![layers.l4 + if layers.parsed.ptype.is_tcp() { 16 } else { 6 }];
     places.extend(layers.parsed.ptype.is_ipv4().then_some(layers.l3 + 10));
-    places.extend(around.v4.then_some(around.l3 + 10));
-    match around.tunnel.carrier {
-        Carrier::Udp if frame[around.l4 + 6..][..2] != [0, 0] => places.push(around.l4 + 6),
-        Carrier::Gre(true) => places.push(around.l4 + 4),
+    places.extend(around.outer_v4.then_some(around.l3 + 10));
+    match around.encapsulation {
+        Encapsulation::Udp { checksum: true, .. } => places.push(around.l4 + 6),
+        Encapsulation::Gre { checksum: true } => places.push(around.l4 + 4),
         _ => {}
     }
     for at in places {
@@ -202,7 +202,7 @@ fn a_port_is_told_of_a_tunnel_unless_a_sum_around_it_is_ours() {
         let (flags, offload) = (mbuf.tx_flags(), mbuf.tx_offload());
         let layers = Layers::of(&frame, ptype::parse(&frame), true);
         let around = layers.around.as_ref().expect("a tunnel");
-        assert_eq!(flags.contains(TxFlags::OUTER_IP_CHECKSUM), around.v4, "{name}");
+        assert_eq!(flags.contains(TxFlags::OUTER_IP_CHECKSUM), around.outer_v4, "{name}");
         assert_eq!(flags & TxFlags::TUNNEL_MASK, kind, "{name}: {flags:?}");
         assert_eq!(flags.intersects(TxFlags::L4_MASK), !covered, "{name}: {flags:?}");
         let outer = usize::from(offload.outer_l2_len) + usize::from(offload.outer_l3_len);
@@ -231,12 +231,12 @@ fn packets_in_tunnels_are_cut_where_each_piece_gets_right_headers() {
             let mut mbuf = pool.alloc_frame(&frame).expect("an mbuf");
             Csum::new(&ENDS, Marks::default(), CsumSettings { outer_ip, ..settings }).edit(&mut mbuf);
             let cut = mbuf.tx_flags().contains(TxFlags::TCP_SEGMENTATION);
-            let may = (outer_ip || !around.v4)
+            let may = (outer_ip || !around.outer_v4)
                 && layers.parsed.ptype.is_tcp()
-                && around.tunnel.carrier != Carrier::Gre(true);
+                && around.encapsulation != Encapsulation::Gre { checksum: true };
             assert_eq!(cut, may, "{name}");
             assert_eq!(mbuf.tx_offload().tso_segment_bytes, if cut { 20 } else { 0 }, "{name}");
-            if cut && around.tunnel.carrier == Carrier::Udp {
+            if cut && matches!(around.encapsulation, Encapsulation::Udp { .. }) {
                 assert_eq!(mbuf.data()[around.l4 + 6..][..2], [0, 0], "{name}: no piece has that sum");
             }
         }
@@ -280,11 +280,13 @@ fn tunnels_that_are_cut_off_or_odd_are_left_alone() {
 fn a_tunnel_is_cut_as_the_kind_that_the_port_offers() {
     let pool = pool();
     for (name, frame, ..) in tunnelled() {
-        let tunnel = Layers::of(&frame, ptype::parse(&frame), true).around.expect("a tunnel").tunnel;
+        let layers = Layers::of(&frame, ptype::parse(&frame), true);
+        let encapsulation = layers.around.expect("a tunnel").encapsulation;
         let any = TxOffloads::UDP_TNL_TSO | TxOffloads::IP_TNL_TSO;
-        let marked = if tunnel.carrier == Carrier::Udp { TxFlags::TUNNEL_UDP } else { TxFlags::TUNNEL_IP };
-        assert_eq!(tunnel.cut_as(any), Some(marked), "{name}");
-        assert_eq!(tunnel.cut_as(TxOffloads::TCP_TSO), None, "{name}");
+        let over_udp = matches!(encapsulation, Encapsulation::Udp { .. });
+        let marked = if over_udp { TxFlags::TUNNEL_UDP } else { TxFlags::TUNNEL_IP };
+        assert_eq!(tunnel::cut_as(encapsulation, any), Some(marked), "{name}");
+        assert_eq!(tunnel::cut_as(encapsulation, TxOffloads::TCP_TSO), None, "{name}");
         let settings = CsumSettings {
             tunnels: true,
             outer_ip: true,
