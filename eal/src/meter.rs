@@ -7,7 +7,7 @@
 //!                                                     neither ─ red                                 neither ────────── red
 //! ```
 //!
-//! A meter belongs to one thread and costs some ten cycles a packet; the moment is the caller's, one for a burst. Buckets begin full.
+//! A meter belongs to one thread, and a packet costs a few multiplications; the moment is the caller's, one for a burst. Buckets begin full.
 //!
 //! ```
 //! use pollux_eal::clock::{Clock, Cycles};
