@@ -174,7 +174,7 @@ impl Cq {
             Side::Mlx5(poller) => Ok(poller.resize(self.context.driver().mlx5(), entries)?),
             Side::Rxe(poller) => {
                 poller.resize(entries)?;
-                self.record.ring.replace(Some(poller.gauge()));
+                self.record.ring.replace(poller.gauge());
                 Ok(())
             }
         }

@@ -379,14 +379,19 @@ impl Qp {
         let from = attributes.current.unwrap_or(self.state);
         let to = attributes.state.unwrap_or(from);
         state::check(self.kind, from, to, mask)?;
+        let resets = attributes.state == Some(QpState::RESET);
+        // Counted before the kernel empties a ring that stays.
+        let before =
+            [&self.record.send, &self.record.receive].map(|meter| resets.then(|| meter.level()).flatten());
         each!(&mut self.side, qp => qp.change(mask, &attributes.values(), attributes.rate_limit))
             .map_err(VerbsError::kernel("modify a queue pair"))?;
         self.state = to;
-        if attributes.state == Some(QpState::RESET) {
+        if resets {
             each!(&mut self.side, qp => qp.was_reset());
             let [send, receive] = each!(&self.side, qp => qp.gauges());
-            self.record.send.replace(send);
-            self.record.receive.replace(receive);
+            let [sent, received] = before;
+            self.record.send.was_reset(send, sent);
+            self.record.receive.was_reset(receive, received);
         }
         self.record.changed(to, attributes.dest_qpn);
         Ok(())

@@ -115,7 +115,7 @@ impl Wq {
     pub fn modify(&mut self, state: WqState) -> Result<(), VerbsError> {
         self.side.go(state)?;
         if state == WqState::RESET {
-            self.record.ring.replace(self.side.gauge());
+            self.record.ring.was_reset(self.side.gauge(), None);
         }
         Ok(())
     }

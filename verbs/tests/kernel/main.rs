@@ -110,6 +110,29 @@ fn connected(context: &Context, kind: QpKind) -> Ends {
 }
 
 #[test]
+fn a_reset_counts_nothing_twice_and_completes_nothing() {
+    let Some(context) = kernels() else { return };
+    let Ends { mut one, buffers, .. } = connected(&context, QpKind::Rc);
+    let view = context.view();
+    let counts = |qp: &Qp| {
+        let told = view.queue_pair(qp.qpn().into()).expect("it is there");
+        let receive = told.receive.expect("a ring of its own");
+        (receive.posted, receive.completed)
+    };
+    for round in 1..=2 {
+        let mut receives = one.receives().expect("a ring of its own");
+        for id in 0..3 {
+            receives.piece(id, buffers.take().expect("a buffer"));
+        }
+        receives.ring().expect("posted");
+        assert_eq!(counts(&one), (3 * round, 0));
+        one.modify(&QpAttributes::state(QpState::RESET)).expect("RESET");
+        assert_eq!(counts(&one), (3 * round, 0));
+        one.init(1, Access::empty()).expect("INIT");
+    }
+}
+
+#[test]
 fn messages_go_over_connections() {
     let Some(context) = kernels() else { return };
     for kind in [QpKind::Rc, QpKind::Uc] {

@@ -55,6 +55,11 @@ fn levels_follow_what_is_posted_done_and_polled() {
         (now.state, now.peer, now.send.map(|level| (level.used, level.posted))),
         (QpState::RESET, None, Some((0, 2)))
     );
+    // The receive that was posted and not filled is gone, not completed.
+    far.qp.modify(&QpAttributes::state(QpState::RESET)).expect("RESET");
+    assert_eq!(of(true).receive, Some(Level { places: 32, used: 0, posted: 3, completed: 2 }));
+    far.qp.modify(&QpAttributes::state(QpState::RESET)).expect("RESET");
+    assert_eq!((of(true).receive.map_or(0, |level| level.posted), there.operations().received), (3, 2));
     drop((near, far));
     assert!(here.queue_pairs().is_empty() && here.completion_queues().is_empty());
     assert_eq!(here.operations().sent, 2, "what was done stays so");
