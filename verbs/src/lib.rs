@@ -226,6 +226,6 @@ pub use qp::ece::Ece;
 pub use qp::order::DataOrder;
 pub use qp::{Connection, Qp, QpAttributes};
 pub use srq::Srq;
-pub use view::{Armed, ContextView, CqView, Level, MrKind, MrView, Operations, QpView, RqView};
+pub use view::{Armed, ContextView, CqView, Level, MrKind, MrView, ObjectKind, Operations, QpView, RqView};
 pub use wq::{HashQp, Wq, WqOptions, WqTable};
 pub use xrcd::Xrcd;

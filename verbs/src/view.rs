@@ -7,7 +7,8 @@
 //! ```
 //!
 //! A record stands in its list as long as its object. The lists are locked when objects come and go and while a view reads them, never
-//! by who posts or polls. Keys of memory are not told: they are what a peer needs to reach it.
+//! by who posts or polls. A view that counts or lists objects looks at no ring; one of an object looks at that object's. Keys of memory
+//! are not told: they are what a peer needs to reach it.
 
 use std::fmt;
 use std::ops::Deref;
@@ -162,8 +163,11 @@ impl Totals {
     }
 }
 
-/// What an object leaves to the totals of its context.
+/// What a list knows of each object, and what the object leaves to the totals of its context.
 pub(crate) trait Record {
+    /// What its kind calls it by.
+    fn number(&self) -> u64;
+
     fn totals(&self) -> Totals {
         Totals::default()
     }
@@ -195,6 +199,19 @@ impl<T: Record> List<T> {
 
     fn each<V>(&self, view: impl Fn(&T) -> V) -> Vec<V> {
         locked(&self.0).living.iter().map(|record| view(record)).collect()
+    }
+
+    fn len(&self) -> usize {
+        locked(&self.0).living.len()
+    }
+
+    fn numbers(&self) -> Vec<u64> {
+        self.each(T::number)
+    }
+
+    /// The view of the first object of that number: under the lock, as all of these, since its rings may be gone behind it.
+    fn find<V>(&self, number: u64, view: impl Fn(&T) -> V) -> Option<V> {
+        locked(&self.0).living.iter().find(|record| record.number() == number).map(|record| view(record))
     }
 
     fn totals(&self) -> Totals {
@@ -282,6 +299,10 @@ impl QpRecord {
 }
 
 impl Record for QpRecord {
+    fn number(&self) -> u64 {
+        self.qpn.into()
+    }
+
     fn totals(&self) -> Totals {
         let sent = self.send.level().map_or(0, |level| level.posted);
         Totals {
@@ -324,7 +345,11 @@ impl CqRecord {
     }
 }
 
-impl Record for CqRecord {}
+impl Record for CqRecord {
+    fn number(&self) -> u64 {
+        self.number.into()
+    }
+}
 
 /// The event that a completion queue was asked for and that was not taken yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -361,6 +386,10 @@ impl RqRecord {
 }
 
 impl Record for RqRecord {
+    fn number(&self) -> u64 {
+        self.number.into()
+    }
+
     fn totals(&self) -> Totals {
         Totals {
             sent: 0,
@@ -396,7 +425,11 @@ impl MrRecord {
     }
 }
 
-impl Record for MrRecord {}
+impl Record for MrRecord {
+    fn number(&self) -> u64 {
+        self.number
+    }
+}
 
 /// What registered memory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -504,6 +537,49 @@ pub struct Operations {
     pub errors: Vec<(WcStatus, u64)>,
 }
 
+/// A kind of object that a view tells of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ObjectKind {
+    /// Queue pairs.
+    QueuePair,
+    /// Completion queues.
+    CompletionQueue,
+    /// Shared receive queues.
+    SharedReceiveQueue,
+    /// Receive work queues.
+    WorkQueue,
+    /// Registered memory.
+    Memory,
+}
+
+/// Does the same with the list of a kind.
+macro_rules! of_kind {
+    ($registry:expr, $kind:expr, $list:ident => $what:expr) => {
+        match $kind {
+            ObjectKind::QueuePair => {
+                let $list = &$registry.qps;
+                $what
+            }
+            ObjectKind::CompletionQueue => {
+                let $list = &$registry.cqs;
+                $what
+            }
+            ObjectKind::SharedReceiveQueue => {
+                let $list = &$registry.srqs;
+                $what
+            }
+            ObjectKind::WorkQueue => {
+                let $list = &$registry.wqs;
+                $what
+            }
+            ObjectKind::Memory => {
+                let $list = &$registry.mrs;
+                $what
+            }
+        }
+    };
+}
+
 /// A view of a context's objects for other threads. It keeps neither the device open nor any object; once the context is closed there
 /// are none. Clones are the same.
 #[derive(Clone, Debug)]
@@ -518,6 +594,52 @@ impl ContextView {
 
     fn all<V>(&self, of: impl FnOnce(&Registry) -> Vec<V>) -> Vec<V> {
         self.0.upgrade().map(|registry| of(&registry)).unwrap_or_default()
+    }
+
+    fn one<V>(&self, of: impl FnOnce(&Registry) -> Option<V>) -> Option<V> {
+        self.0.upgrade().and_then(|registry| of(&registry))
+    }
+
+    /// How many objects of a kind there are. No ring is looked at.
+    #[must_use]
+    pub fn count(&self, kind: ObjectKind) -> usize {
+        self.0.upgrade().map_or(0, |registry| of_kind!(registry, kind, list => list.len()))
+    }
+
+    /// Numbers of the objects of a kind, in the order in which they were made. No ring is looked at.
+    #[must_use]
+    pub fn numbers(&self, kind: ObjectKind) -> Vec<u64> {
+        self.all(|registry| of_kind!(registry, kind, list => list.numbers()))
+    }
+
+    /// The queue pair of that number; of this kind and the others, no other one's rings are looked at.
+    #[must_use]
+    pub fn queue_pair(&self, qpn: u64) -> Option<QpView> {
+        self.one(|registry| registry.qps.find(qpn, QpRecord::view))
+    }
+
+    /// The completion queue of that number.
+    #[must_use]
+    pub fn completion_queue(&self, number: u64) -> Option<CqView> {
+        self.one(|registry| registry.cqs.find(number, CqRecord::view))
+    }
+
+    /// The shared receive queue of that number.
+    #[must_use]
+    pub fn shared_receive_queue(&self, number: u64) -> Option<RqView> {
+        self.one(|registry| registry.srqs.find(number, RqRecord::view))
+    }
+
+    /// The receive work queue of that number.
+    #[must_use]
+    pub fn work_queue(&self, number: u64) -> Option<RqView> {
+        self.one(|registry| registry.wqs.find(number, RqRecord::view))
+    }
+
+    /// The registered memory of that number.
+    #[must_use]
+    pub fn region(&self, number: u64) -> Option<MrView> {
+        self.one(|registry| registry.mrs.find(number, MrRecord::view))
     }
 
     /// Queue pairs, in the order in which they were made, as all of these.
@@ -572,6 +694,7 @@ mod tests {
     struct Ring {
         used: AtomicU32,
         posted: AtomicU64,
+        looks: AtomicU32,
     }
 
     impl Ring {
@@ -583,6 +706,7 @@ mod tests {
 
     impl Gauge for Ring {
         fn fill(&self) -> Fill {
+            self.looks.fetch_add(1, Ordering::Relaxed);
             let (used, posted) = (self.used.load(Ordering::Relaxed), self.posted.load(Ordering::Relaxed));
             Fill { places: 8, used, posted }
         }
@@ -623,5 +747,23 @@ mod tests {
         ring.set(9, 0);
         meter.was_reset(Some(ring), settled);
         assert_eq!(told(&meter), (0, 9, 5));
+    }
+
+    #[test]
+    fn objects_are_counted_and_listed_without_a_look_at_their_rings() {
+        let registry = Arc::new(Registry::default());
+        let rings = [Arc::new(Ring::default()), Arc::new(Ring::default())];
+        let _listed = [7_u32, 9].map(|number| {
+            let ring = Arc::clone(&rings[usize::from(number == 9)]);
+            registry.cqs.add(CqRecord::new(number, 0, false, ring))
+        });
+        let view = ContextView(Arc::downgrade(&registry));
+        let looks = || rings.each_ref().map(|ring| ring.looks.load(Ordering::Relaxed));
+        assert_eq!(view.count(ObjectKind::CompletionQueue), 2);
+        assert_eq!(view.numbers(ObjectKind::CompletionQueue), [7, 9]);
+        assert!(view.completion_queue(8).is_none() && view.queue_pair(7).is_none());
+        assert_eq!(looks(), [0, 0]);
+        assert_eq!(view.completion_queue(9).map(|queue| queue.number), Some(9));
+        assert_eq!(looks(), [0, 1], "no other one's");
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use pollux_eal::EalError;
 use pollux_eal::telemetry::{Telemetry, Value, json};
 use pollux_mlx5_model::Model;
-use pollux_verbs::{Armed, ContextView, CqView, Level, MrKind, MrView, QpView, RqView, WcStatus};
+use pollux_verbs::{Armed, ContextView, CqView, Level, MrKind, MrView, ObjectKind, QpView, RqView, WcStatus};
 
 use crate::RdmaDevice;
 
@@ -48,20 +48,51 @@ impl RdmaDevices {
     }
 }
 
-/// A list of a device's objects, by their numbers, or one of them.
-type Objects = fn(&ContextView) -> Vec<(u64, Value)>;
+/// A kind of object: what commands call it, what help does, the key of its number, and how one is told.
+struct Kind {
+    name: &'static str,
+    what: &'static str,
+    number: &'static str,
+    kind: ObjectKind,
+    one: fn(&ContextView, u64) -> Option<Value>,
+}
 
-/// Kinds of objects: the command's name, what its help calls them, and how they are told.
-const OBJECTS: [(&str, &str, &str, Objects); 5] = [
-    ("qp", "queue pair", "qpn", |view| view.queue_pairs().iter().map(queue_pair).collect()),
-    ("cq", "completion queue", "cqn", |view| view.completion_queues().iter().map(completion_queue).collect()),
-    ("srq", "shared receive queue", "srqn", |view| {
-        view.shared_receive_queues().iter().map(|queue| receive_queue("srqn", queue)).collect()
-    }),
-    ("wq", "receive work queue", "wqn", |view| {
-        view.work_queues().iter().map(|queue| receive_queue("wqn", queue)).collect()
-    }),
-    ("mr", "memory region", "mrn", |view| view.memory().iter().map(memory).collect()),
+const KINDS: [Kind; 5] = [
+    Kind {
+        name: "qp",
+        what: "queue pair",
+        number: "qpn",
+        kind: ObjectKind::QueuePair,
+        one: |view, number| view.queue_pair(number).map(|qp| queue_pair(&qp)),
+    },
+    Kind {
+        name: "cq",
+        what: "completion queue",
+        number: "cqn",
+        kind: ObjectKind::CompletionQueue,
+        one: |view, number| view.completion_queue(number).map(|cq| completion_queue(&cq)),
+    },
+    Kind {
+        name: "srq",
+        what: "shared receive queue",
+        number: "srqn",
+        kind: ObjectKind::SharedReceiveQueue,
+        one: |view, number| view.shared_receive_queue(number).map(|queue| receive_queue("srqn", &queue)),
+    },
+    Kind {
+        name: "wq",
+        what: "receive work queue",
+        number: "wqn",
+        kind: ObjectKind::WorkQueue,
+        one: |view, number| view.work_queue(number).map(|queue| receive_queue("wqn", &queue)),
+    },
+    Kind {
+        name: "mr",
+        what: "memory region",
+        number: "mrn",
+        kind: ObjectKind::Memory,
+        one: |view, number| view.region(number).map(|region| memory(&region)),
+    },
 ];
 
 pub(crate) fn register(telemetry: &Telemetry, devices: &RdmaDevices) -> Result<(), EalError> {
@@ -79,45 +110,41 @@ pub(crate) fn register(telemetry: &Telemetry, devices: &RdmaDevices) -> Result<(
         let port = port.parse().ok().filter(|port| *port > 0);
         all.find(name).zip(port).map_or(Value::Null, |(source, port)| stats(&source, port))
     })?;
-    for (kind, what, number, objects) in OBJECTS {
+    for Kind { name, what, number, kind, one } in KINDS {
         let all = devices.clone();
         let help = format!("Returns the numbers of an RDMA device's {what}s. Parameters: string device");
-        telemetry.register(&format!("/rdma/{kind}_list"), &help, move |name| {
-            let Some(source) = all.find(name) else { return Value::Null };
-            objects(&source.view).into_iter().map(|(number, _)| Value::from(number)).collect()
+        telemetry.register(&format!("/rdma/{name}_list"), &help, move |device| {
+            let Some(source) = all.find(device) else { return Value::Null };
+            source.view.numbers(kind).into_iter().map(Value::from).collect()
         })?;
         let all = devices.clone();
         let help = format!("Returns a {what} of an RDMA device. Parameters: string device, int {number}");
-        telemetry.register(&format!("/rdma/{kind}"), &help, move |parameters| {
-            one(&all, parameters, objects).unwrap_or(Value::Null)
+        telemetry.register(&format!("/rdma/{name}"), &help, move |parameters| {
+            let asked = object(&all, parameters);
+            asked.and_then(|(source, number)| one(&source.view, number)).unwrap_or(Value::Null)
         })?;
     }
     Ok(())
 }
 
-/// The object of a device and a number, which may be hexadecimal, as perftest and the pingpongs print it.
-fn one(devices: &RdmaDevices, parameters: &str, objects: Objects) -> Option<Value> {
+/// A device and the number of an object, which may be hexadecimal, as perftest and the pingpongs print it.
+fn object(devices: &RdmaDevices, parameters: &str) -> Option<(Source, u64)> {
     let (name, number) = parameters.split_once(',')?;
     let number = match number.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16).ok()?,
         None => number.parse().ok()?,
     };
-    let source = devices.find(name)?;
-    objects(&source.view).into_iter().find_map(|(known, value)| (known == number).then_some(value))
+    Some((devices.find(name)?, number))
 }
 
 fn info(source: &Source) -> Value {
     let view = &source.view;
-    let memory = view.memory();
-    json!({
-        "name": source.name,
-        "qp": view.queue_pairs().len(),
-        "cq": view.completion_queues().len(),
-        "srq": view.shared_receive_queues().len(),
-        "wq": view.work_queues().len(),
-        "mr": memory.len(),
-        "mr_bytes": memory.iter().map(|region| region.bytes).sum::<u64>(),
-    })
+    let mut info = json!({ "name": source.name });
+    for Kind { name, kind, .. } in KINDS {
+        info[name] = view.count(kind).into();
+    }
+    info["mr_bytes"] = view.memory().iter().map(|region| region.bytes).sum::<u64>().into();
+    info
 }
 
 /// What queues did, and what the device counts by itself.
@@ -162,7 +189,7 @@ fn errors(errors: &[(WcStatus, u64)]) -> Value {
     errors.iter().map(|(status, count)| (status.to_string(), Value::from(*count))).collect()
 }
 
-fn queue_pair(qp: &QpView) -> (u64, Value) {
+fn queue_pair(qp: &QpView) -> Value {
     let mut value = json!({
         "lqpn": qp.qpn,
         "type": qp.kind.to_string(),
@@ -184,28 +211,27 @@ fn queue_pair(qp: &QpView) -> (u64, Value) {
         value["rq_posted"] = posted.into();
         value["rq_completed"] = completed.into();
     }
-    (qp.qpn.into(), value)
+    value
 }
 
-fn completion_queue(cq: &CqView) -> (u64, Value) {
+fn completion_queue(cq: &CqView) -> Value {
     let armed = match cq.armed {
         Armed::No => "no",
         Armed::Next => "next",
         Armed::Solicited => "solicited",
     };
-    let value = json!({
+    json!({
         "cqn": cq.number,
         "cqe": cq.level.places,
         "used": cq.level.used,
         "comp_vector": cq.vector,
         "comp_channel": cq.has_channel,
         "armed": armed,
-    });
-    (cq.number.into(), value)
+    })
 }
 
-fn receive_queue(key: &str, queue: &RqView) -> (u64, Value) {
-    let value = json!({
+fn receive_queue(key: &str, queue: &RqView) -> Value {
+    json!({
         key: queue.number,
         "depth": queue.depth,
         "max_sge": queue.pieces,
@@ -213,11 +239,10 @@ fn receive_queue(key: &str, queue: &RqView) -> (u64, Value) {
         "posted": queue.level.posted,
         "completed": queue.level.completed,
         "errors": errors(&queue.errors),
-    });
-    (queue.number.into(), value)
+    })
 }
 
-fn memory(region: &MrView) -> (u64, Value) {
+fn memory(region: &MrView) -> Value {
     let kind = match region.kind {
         MrKind::Region => "region",
         MrKind::Buffers => "buffers",
@@ -225,8 +250,7 @@ fn memory(region: &MrView) -> (u64, Value) {
     };
     let access: Value =
         region.access.iter_names().map(|(name, _)| Value::from(name.to_lowercase())).collect();
-    let value = json!({ "mrn": region.number, "mrlen": region.bytes, "type": kind, "access": access });
-    (region.number, value)
+    json!({ "mrn": region.number, "mrlen": region.bytes, "type": kind, "access": access })
 }
 
 #[cfg(test)]
