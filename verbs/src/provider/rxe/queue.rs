@@ -2,8 +2,9 @@
 //! moves the consumer's. It is full with one entry free.
 #![expect(unsafe_code, reason = "memory that the kernel reads and writes at the same time")]
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
+use pollux_eal::counter::Counter;
 use pollux_uverbs::{Context, Page, Protection};
 
 use super::abi::{MapInfo, head};
@@ -16,13 +17,13 @@ pub(super) struct Queue {
     page: Page,
     log_entry_bytes: u32,
     mask: u32,
-    /// Entries given to the kernel in all.
-    posted: AtomicU64,
+    /// Entries given to the kernel in all, by the one side that posts.
+    posted: Counter,
 }
 
 impl Gauge for Queue {
     fn fill(&self) -> Fill {
-        let posted = self.posted.load(Ordering::Relaxed);
+        let posted = self.posted.get();
         let used = self.between(self.consumer(), self.producer());
         Fill { places: self.capacity(), used, posted }
     }
@@ -50,7 +51,7 @@ impl Queue {
                 ),
             });
         }
-        Ok(Self { page, log_entry_bytes, mask, posted: AtomicU64::new(0) })
+        Ok(Self { page, log_entry_bytes, mask, posted: Counter::new() })
     }
 
     pub(super) fn entry_bytes(&self) -> usize {
@@ -89,7 +90,7 @@ impl Queue {
 
     /// Gives the kernel the entries before `index`.
     pub(super) fn set_producer(&self, index: u32) {
-        self.posted.fetch_add(self.between(self.producer(), index).into(), Ordering::Relaxed);
+        self.posted.add(self.between(self.producer(), index).into());
         self.index(head::PRODUCER).store(index & self.mask, Ordering::Release);
     }
 

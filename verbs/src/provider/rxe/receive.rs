@@ -120,10 +120,13 @@ impl<'q> Receives<'q> {
         }
         let queue = self.target.queue;
         let mut producer = queue.producer();
-        let count = self.waiting.len() as u32;
+        let mut outcome = Ok(self.waiting.len() as u32);
         for (note, sges) in self.waiting.drain(..) {
             // `add` saw the room.
-            let Some(number) = self.target.notes.keep(note) else { return Err(PostError::Full) };
+            let Some(number) = self.target.notes.keep(note) else {
+                outcome = Err(PostError::Full);
+                break;
+            };
             let length = sges.iter().map(|sge| sge.length).fold(0, u32::saturating_add);
             let dma = Dma { length, resid: length, num_sge: sges.len() as u32, ..Dma::default() };
             let entry = ReceiveEntry { wr_id: number | RECEIVE, dma, ..ReceiveEntry::default() };
@@ -131,9 +134,10 @@ impl<'q> Receives<'q> {
             whole.extend_from_slice(sges.as_bytes());
             queue.write(producer, &whole);
             producer = queue.after(producer, 1);
-            queue.set_producer(producer);
         }
-        Ok(count)
+        // Those that are noted are the kernel's, and all become so at once.
+        queue.set_producer(producer);
+        outcome
     }
 
     /// Posts nothing, and gives back what the receives were given.

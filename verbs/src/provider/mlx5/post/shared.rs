@@ -6,7 +6,9 @@
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use pollux_eal::counter::Counter;
 
 use crate::view::{Fill, Gauge};
 
@@ -19,14 +21,18 @@ struct Place {
     id: UnsafeCell<u64>,
 }
 
+/// Places posted in all. Stored by the side that posts with each doorbell, so not where those that take look; read by views alone.
+#[repr(align(64))]
+#[derive(Debug, Default)]
+struct Posted(Counter);
+
 struct Places<T> {
     places: Box<[Place]>,
     tokens: Box<[UnsafeCell<MaybeUninit<T>>]>,
     pieces: usize,
     /// One more than the place given back last.
     freed: AtomicU32,
-    /// Places posted in all. Read by views alone.
-    posted: AtomicU64,
+    posted: Posted,
     let_go: AtomicBool,
 }
 
@@ -41,7 +47,7 @@ impl<T> Places<T> {
 
 impl<T: Send> Gauge for Places<T> {
     fn fill(&self) -> Fill {
-        let posted = self.posted.load(Ordering::Relaxed);
+        let posted = self.posted.0.get();
         let used = self.places.iter().filter(|place| place.state.load(Ordering::Relaxed) != 0).count();
         // One stays free: see `srq`.
         let places = (self.places.len() as u32).saturating_sub(1);
@@ -89,7 +95,7 @@ pub(crate) fn shared<T>(entries: usize, pieces: usize) -> (SharedProducer<T>, Sh
         tokens: (0..entries * pieces).map(|_| UnsafeCell::new(MaybeUninit::uninit())).collect(),
         pieces,
         freed: AtomicU32::new(0),
-        posted: AtomicU64::new(0),
+        posted: Posted::default(),
         let_go: AtomicBool::new(false),
     });
     (SharedProducer(Arc::clone(&places)), SharedConsumer(places))
@@ -105,8 +111,7 @@ impl<T: Send + 'static> SharedProducer<T> {
 impl<T> SharedProducer<T> {
     /// Counts places of which the device was told.
     pub(crate) fn count(&mut self, places: u32) {
-        let posted = self.0.posted.load(Ordering::Relaxed);
-        self.0.posted.store(posted + u64::from(places), Ordering::Relaxed);
+        self.0.posted.0.add(places.into());
     }
 
     /// Keeps a token of a free place. It is lost unless the place is [posted](Self::post) with it.
