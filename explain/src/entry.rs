@@ -3,14 +3,17 @@
 use pollux_mlx5_abi::cqe::{Cqe64, CqeError};
 use pollux_mlx5_abi::opcode::{completion, send};
 use pollux_mlx5_abi::wqe::{
-    Atomic, Completion, Control, Data, Fence, INLINE, InlineHeader, RemoteAddress, SEGMENT_BYTES,
+    AddressVector, Atomic, Completion, Control, Data, EXTENDED_UD_AV, Ethernet, Fence, INLINE, InlineHeader,
+    RemoteAddress, SEGMENT_BYTES, Xrc, inline_segments,
 };
+use pollux_uverbs::abi::flags::QpType;
 use zerocopy::FromBytes;
 
 use crate::names::Names;
 
-/// A send entry, a line for each segment; what is cut off or unknown is said to be so.
-pub(crate) fn sent(bytes: &[u8], names: &mut Names) -> Vec<String> {
+/// A send entry of a queue of that kind, a line for each segment; what is cut off or unknown is said to be so. Which segments stand
+/// behind the first one depends on the kind: of a queue that nobody saw being made they are not told.
+pub(crate) fn sent(bytes: &[u8], kind: Option<QpType>, names: &mut Names) -> Vec<String> {
     let Ok((control, _)) = Control::read_from_prefix(bytes) else {
         return vec![format!("an entry of {} bytes, which is no control segment", bytes.len())];
     };
@@ -38,10 +41,25 @@ pub(crate) fn sent(bytes: &[u8], names: &mut Names) -> Vec<String> {
         lines.push(format!("cut off: {} of {whole} bytes", bytes.len()));
         return lines;
     };
+    let frames = kind == Some(QpType::RAW_PACKET);
     let remote = matches!(
         opcode,
         send::RDMA_WRITE | send::RDMA_WRITE_IMM | send::RDMA_READ | send::ATOMIC_CS | send::ATOMIC_FA
     );
+    let sends = match opcode {
+        send::SEND | send::SEND_IMM | send::SEND_INVAL => true,
+        send::TSO | send::ENHANCED_MPSW => frames,
+        _ => false,
+    };
+    let Some(kind) = kind.filter(|_| remote || sends) else {
+        further(rest, &mut lines);
+        return lines;
+    };
+    let Some(behind) = front(kind, rest, &mut lines) else {
+        further(rest, &mut lines);
+        return lines;
+    };
+    rest = behind;
     if remote && let Ok((segment, behind)) = RemoteAddress::read_from_prefix(rest) {
         let (address, key) = (names.address(segment.raddr.get()), names.key(segment.rkey.get()));
         lines.push(format!("remote: {address} key {key}"));
@@ -57,23 +75,72 @@ pub(crate) fn sent(bytes: &[u8], names: &mut Names) -> Vec<String> {
         ));
         rest = behind;
     }
-    if !remote && !matches!(opcode, send::SEND | send::SEND_IMM | send::SEND_INVAL) {
-        if !rest.is_empty() {
-            lines.push(format!("{} bytes of further segments", rest.len()));
-        }
-        return lines;
-    }
     data(rest, names, &mut lines);
     lines
 }
 
-/// The pieces of data; of datagrams an address vector stands in front, which is not told from them here.
+fn further(rest: &[u8], lines: &mut Vec<String>) {
+    if !rest.is_empty() {
+        lines.push(format!("{} bytes of further segments", rest.len()));
+    }
+}
+
+/// What stands in front of the data for the kind of queue; what is behind it, or `None` if it is cut off. Source: rdma-core
+/// `providers/mlx5/qp.c`, `_mlx5_post_send`.
+fn front<'a>(kind: QpType, rest: &'a [u8], lines: &mut Vec<String>) -> Option<&'a [u8]> {
+    match kind {
+        QpType::RAW_PACKET => {
+            let (segment, behind) = Ethernet::read_from_prefix(rest).ok()?;
+            let mut said = Vec::new();
+            if segment.cs_flags != 0 {
+                said.push(format!("checksums {:#x}", segment.cs_flags));
+            }
+            if segment.mss.get() != 0 {
+                said.push(format!("packets of {} bytes", segment.mss.get()));
+            }
+            if let Some(tag) = segment.vlan() {
+                said.push(format!("VLAN tag {tag:#x}"));
+            }
+            let inline = segment.inline_bytes();
+            if inline > 0 {
+                said.push(format!("{inline} bytes of header inline"));
+            }
+            let said = if said.is_empty() { "as it stands".into() } else { said.join(", ") };
+            // The first bytes of the header are in the segment itself.
+            let more = inline.saturating_sub(segment.inline_hdr_start.len());
+            let behind = behind.get(more.next_multiple_of(SEGMENT_BYTES)..)?;
+            lines.push(format!("ethernet: {said}"));
+            Some(behind)
+        }
+        // Of dynamic connections too.
+        QpType::UD | QpType::DRIVER => {
+            let mut vector = [0; size_of::<AddressVector>()];
+            let short = rest.first_chunk::<SEGMENT_BYTES>()?;
+            vector[..SEGMENT_BYTES].copy_from_slice(short);
+            let vector = AddressVector::read_from_bytes(&vector).ok()?;
+            let is_whole = vector.dqp_dct.get() & EXTENDED_UD_AV != 0;
+            let behind = rest.get(if is_whole { size_of::<AddressVector>() } else { SEGMENT_BYTES }..)?;
+            lines.push(format!("datagram: to queue {:#x}, Q_Key {:#x}", vector.qpn(), vector.qkey()));
+            Some(behind)
+        }
+        QpType::XRC_INI => {
+            let (segment, behind) = Xrc::read_from_prefix(rest).ok()?;
+            lines.push(format!("peer's shared receive queue {:#x}", segment.xrc_srqn.get()));
+            Some(behind)
+        }
+        _ => Some(rest),
+    }
+}
+
+/// The pieces of data.
 fn data(mut rest: &[u8], names: &mut Names, lines: &mut Vec<String>) {
     while let Ok((segment, behind)) = Data::read_from_prefix(rest) {
         if segment.byte_count.get() & INLINE != 0 {
             let bytes = InlineHeader { byte_count: segment.byte_count }.bytes();
             lines.push(format!("inline: {bytes} bytes in the entry itself"));
-            return;
+            let whole = inline_segments(bytes as usize) * SEGMENT_BYTES;
+            rest = rest.get(whole..).unwrap_or_default();
+            continue;
         }
         let (address, key) = (names.address(segment.addr.get()), names.key(segment.lkey.get()));
         lines.push(format!("data: {} bytes at {address} key {key}", segment.bytes()));

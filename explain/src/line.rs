@@ -1,5 +1,5 @@
-//! A line of a trace, taken apart: a call, a write command, a map, or a line of the fast path (`pollux_mlx5_model`,
-//! `device/fast_path.rs`). Whatever a file holds, what is no such line is none.
+//! A line of a trace, taken apart: a call, a write command, a map, the end of a channel, or a line of the fast path
+//! (`pollux_mlx5_model`, `device/fast_path.rs`). Whatever a file holds, what is no such line is none.
 
 /// What an attribute carries, asked or answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +60,8 @@ pub enum Line<'a> {
         /// `ok` or the error's name.
         outcome: &'a str,
     },
+    /// A channel is gone, and with it what was made through it.
+    Close,
     /// A store to a register of the device.
     Ring {
         /// Number of the UAR page.
@@ -90,9 +92,26 @@ pub enum Line<'a> {
 /// No attribute is longer: what its 16-bit length can say.
 const BYTES_MAX: usize = u16::MAX as usize;
 
-/// Takes a line apart; `None` for what is none.
+/// A line without the channel at its end, and that channel, where it tells one: `@` and numbers.
+#[must_use]
+pub fn channel(line: &str) -> (&str, Option<&str>) {
+    match line.rsplit_once(" @") {
+        Some((body, channel))
+            if !channel.is_empty() && channel.bytes().all(|one| one.is_ascii_digit() || one == b'.') =>
+        {
+            (body, Some(channel))
+        }
+        _ => (line, None),
+    }
+}
+
+/// Takes a line apart, but for its [`channel`]; `None` for what is none.
 #[must_use]
 pub fn parse(line: &str) -> Option<Line<'_>> {
+    let line = channel(line).0;
+    if line == "close" {
+        return Some(Line::Close);
+    }
     let (kind, rest) = line.split_once(' ')?;
     match kind {
         "ring" | "entry" | "completion" => fast(kind, rest),
@@ -189,10 +208,13 @@ fn hexadecimal(text: &str) -> Option<u64> {
 
 /// Bytes as digits, zeros in a row perhaps as their number in braces.
 fn bytes(text: &str) -> Value<'_> {
-    read(text).map_or(Value::Other(text), Value::Bytes)
+    digits(text).map_or(Value::Other(text), Value::Bytes)
 }
 
-fn read(text: &str) -> Option<Vec<u8>> {
+/// What hexadecimal digits stand for, of which zeros in a row may be their number in braces; `None` for anything else, and for
+/// more than any part has.
+#[must_use]
+pub fn digits(text: &str) -> Option<Vec<u8>> {
     let mut digits = String::new();
     let mut rest = text;
     while let Some((before, behind)) = rest.split_once('{') {
@@ -253,6 +275,17 @@ mod tests {
     }
 
     #[test]
+    fn lines_tell_their_channel() {
+        let map = "map 0x500000 4096 Read -> ok";
+        assert_eq!(channel(&format!("{map} @12.0")), (map, Some("12.0")));
+        assert_eq!(parse(&format!("{map} @12.0")), parse(map));
+        assert_eq!(parse("close @12.0"), Some(Line::Close));
+        for other in [map, "map 0x1 2 Read -> @", "map 0x1 2 Read -> ok @x", ""] {
+            assert_eq!(channel(other), (other, None));
+        }
+    }
+
+    #[test]
     fn names_in_the_place_of_bytes_stay_as_they_are() {
         let Some(Line::Call { asked, .. }) = parse("call 0x0007/0x0005 0x0003=in:<address0> -> ok") else {
             panic!()
@@ -282,6 +315,10 @@ mod tests {
         ] {
             assert_eq!(parse(line), None, "{line}");
         }
+        for short in ["{99999999999}", "{x}", "{3", "}{", "{65535}{65535}{65535}", "abc", "xy"] {
+            assert_eq!(digits(short), None, "{short}");
+        }
+        assert_eq!(digits("a0{2}0b"), Some(vec![0xa0, 0, 0, 0x0b]));
         // More zeros than any part has.
         assert_eq!(bytes("{65535}{65535}"), Value::Other("{65535}{65535}"));
     }

@@ -15,6 +15,11 @@ impl Names {
         Self { named, ..Self::default() }
     }
 
+    /// Whether names stand in the place of what differs from run to run.
+    pub(crate) fn are_given(&self) -> bool {
+        self.named
+    }
+
     /// An address; 0 is none.
     pub(crate) fn address(&mut self, value: u64) -> String {
         written(self.named, &mut self.addresses, "address", value)

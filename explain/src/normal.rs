@@ -4,6 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::line;
+
 /// A place in a call that holds an address or a number.
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
@@ -133,13 +135,13 @@ type Names = BTreeMap<(&'static str, u64), usize>;
 /// Questions about an object. How often they are asked depends on how long a program runs.
 const QUERY: &str = "call 0x1001/0x1003";
 
-/// The trace with names in the place of `fields`. `map` lines lose their offset, which is an answer's; a question about an object
-/// that was asked and answered in the same words before is left out.
+/// The trace with names in the place of `fields`, without the channels and their ends. `map` lines lose their offset, which is an
+/// answer's; a question about an object that was asked and answered in the same words before is left out.
 #[must_use]
 pub fn normal(trace: &str, fields: &[Field]) -> String {
     let mut names = Names::new();
     let mut out = String::new();
-    for line in trace.lines() {
+    for line in trace.lines().map(|line| line::channel(line).0).filter(|line| *line != "close") {
         let (asked, answered) = line.split_once(" -> ").unwrap_or((line, ""));
         let words: Vec<&str> = asked.split(' ').collect();
         let call = words.iter().take(2).copied().collect::<Vec<_>>().join(" ");

@@ -3,17 +3,18 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use pollux_mlx5_abi::kernel::mmap;
+use pollux_mlx5_abi::command::opcode;
 use pollux_mlx5_abi::kernel::queue_pair::qp_flag;
+use pollux_mlx5_abi::kernel::{self, mmap};
 use pollux_mlx5_abi::wqe::BLOCK_BYTES;
 use pollux_mlx5_abi::wqe::Control;
-use pollux_uverbs::abi::flags::QpState;
+use pollux_uverbs::abi::flags::{QpState, QpType};
 use pollux_uverbs::abi::object::{UHW_IN, UHW_OUT};
 use pollux_uverbs::abi::{form, id, write};
 use zerocopy::FromBytes;
 
 use crate::entry;
-use crate::line::{Line, Value, parse};
+use crate::line::{self, Line, Value, parse};
 use crate::names::Names;
 use crate::part::{self, Shape};
 
@@ -22,11 +23,26 @@ const PAGE: u64 = 4096;
 /// Offsets of the registers in a UAR page. Source: `pollux_mlx5_abi::doorbell::uar`.
 const CQ_ARM: u64 = pollux_mlx5_abi::doorbell::uar::CQ_ARM as u64;
 
+/// The driver's part of what makes a queue pair is that of this command, whichever way it is made.
+const CREATE_QP: u32 = write::CREATE_QP;
+
 /// A queue pair as the calls so far made it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pair {
     number: u32,
+    /// Number that its send entries go by: of one that sends raw frames its send queue's.
+    sends: u32,
     state: u8,
+}
+
+/// What a call that made a queue pair says.
+struct Made<'a> {
+    handle: u32,
+    number: u32,
+    kind: Option<u8>,
+    /// The driver's part of what was asked and answered.
+    request: &'a [u8],
+    answer: &'a [u8],
 }
 
 /// Explains a trace.
@@ -35,8 +51,13 @@ pub struct Explainer {
     names: Names,
     lines: u64,
     counts: BTreeMap<&'static str, u64>,
-    /// By handle.
-    pairs: BTreeMap<u32, Pair>,
+    /// The channel of the last line that told one, and its number in the order in which they came up.
+    channel: usize,
+    channels: BTreeMap<String, usize>,
+    /// By channel and handle: each channel has handles of its own.
+    pairs: BTreeMap<(usize, u32), Pair>,
+    /// Kinds of send queues, by the numbers that their entries go by, which are the device's.
+    kinds: BTreeMap<u32, QpType>,
     /// Lines that were none.
     strange: u64,
 }
@@ -52,6 +73,7 @@ impl Explainer {
     pub fn line(&mut self, line: &str) -> String {
         self.lines += 1;
         let mut out = String::new();
+        self.goes_through(line::channel(line).1, &mut out);
         match parse(line) {
             Some(Line::Call { object, method, asked, outcome, answered }) => {
                 self.call(object, method, &asked, outcome, &answered, &mut out);
@@ -64,6 +86,16 @@ impl Explainer {
                 let what = offset.map_or_else(|| "pages of the device".to_owned(), mapped);
                 let _ = writeln!(out, "{:>4} mmap {what}: {bytes} bytes, {rights} -> {outcome}", self.lines);
             }
+            Some(Line::Close) => {
+                let of_it = |(channel, _): &(usize, u32)| *channel == self.channel;
+                let left = self.pairs.keys().filter(|key| of_it(key)).count();
+                self.pairs.retain(|key, _| key.0 != self.channel);
+                let _ = writeln!(
+                    out,
+                    "{:>4} close: the channel is gone, and {left} queue pairs with it",
+                    self.lines
+                );
+            }
             Some(Line::Ring { page, offset, bytes }) => self.ring(page, offset, &bytes, &mut out),
             Some(Line::Entry { queue, index, bytes }) => {
                 self.count("send entries");
@@ -74,7 +106,7 @@ impl Explainer {
                     self.lines,
                     bytes.len()
                 );
-                for segment in entry::sent(&bytes, &mut self.names) {
+                for segment in entry::sent(&bytes, self.kinds.get(&queue).copied(), &mut self.names) {
                     let _ = writeln!(out, "       {segment}");
                 }
             }
@@ -102,7 +134,7 @@ impl Explainer {
         let mut out = String::new();
         let ways: Vec<String> = self.counts.iter().map(|(way, count)| format!("{count} {way}")).collect();
         let _ = writeln!(out, "in all: {}", if ways.is_empty() { "nothing".into() } else { ways.join(", ") });
-        for Pair { number, state } in self.pairs.values() {
+        for Pair { number, state, .. } in self.pairs.values() {
             let _ = writeln!(out, "queue pair {number:#x} is in {}", QpState(*state));
         }
         if self.strange > 0 {
@@ -117,12 +149,28 @@ impl Explainer {
         self.strange == 0
     }
 
+    /// Turns to the channel of a line, and says so where it is another one than the last line's. Lines of the fast path are the device's,
+    /// and those of an older trace all one channel's.
+    fn goes_through(&mut self, channel: Option<&str>, out: &mut String) {
+        let Some(channel) = channel else { return };
+        let next = self.channels.len();
+        let number = match self.channels.get(channel) {
+            Some(number) => *number,
+            None => *self.channels.entry(channel.to_owned()).or_insert(next),
+        };
+        if number != self.channel {
+            let named = if self.names.are_given() { number.to_string() } else { channel.to_owned() };
+            let _ = writeln!(out, "channel {named}:");
+        }
+        self.channel = number;
+    }
+
     fn count(&mut self, way: &'static str) {
         *self.counts.entry(way).or_default() += 1;
     }
 
     fn state_of(&self, queue: u32) -> String {
-        let found = self.pairs.values().find(|pair| pair.number == queue);
+        let found = self.pairs.values().find(|pair| pair.number == queue || pair.sends == queue);
         found.map_or_else(String::new, |pair| format!(" ({})", QpState(pair.state)))
     }
 
@@ -151,15 +199,46 @@ impl Explainer {
         for (attribute, value) in answered {
             self.attribute((object, method, *attribute), value, opcode, "=>", out);
         }
-        if (object, method) == (id::qp::OBJECT, id::qp::create::METHOD) && outcome == "ok" {
-            self.made(asked, answered, out);
+        if outcome == "ok" {
+            self.followed((object, method), asked, answered, opcode, out);
         }
-        if (object, method) == (id::qp::OBJECT, id::qp::destroy::METHOD) && outcome == "ok" {
-            for (_, value) in asked {
-                if let Value::Handle(handle) = value {
-                    let _ = self.pairs.remove(handle);
+    }
+
+    /// What a method that was not refused makes of the queues.
+    fn followed(
+        &mut self,
+        call: (u16, u16),
+        asked: &[(u16, Value<'_>)],
+        answered: &[(u16, Value<'_>)],
+        opcode: Option<u16>,
+        out: &mut String,
+    ) {
+        let create = id::qp::create::METHOD;
+        if call == (id::qp::OBJECT, create)
+            && let (Some(handle), Some(number)) =
+                (handle_in(answered, id::qp::create::HANDLE), word_in(answered, id::qp::create::RESP_QP_NUM))
+        {
+            let kind = bytes_in(asked, id::qp::create::TYPE).and_then(|bytes| bytes.first().copied());
+            let request = bytes_in(asked, UHW_IN).unwrap_or_default();
+            let answer = bytes_in(answered, UHW_OUT).unwrap_or_default();
+            self.made(&Made { handle, number, kind, request, answer }, out);
+        }
+        if call == (id::qp::OBJECT, id::qp::destroy::METHOD)
+            && let Some(handle) = handle_in(asked, id::qp::destroy::HANDLE)
+        {
+            let _ = self.pairs.remove(&(self.channel, handle));
+        }
+        // A send queue of the firmware's takes frames alone.
+        if opcode == Some(opcode::CREATE_SQ)
+            && let Some(bytes) = answered.iter().find_map(|(attribute, value)| match value {
+                Value::Bytes(bytes) if part::attribute(call.0, call.1, *attribute) == "CMD_OUT" => {
+                    Some(bytes)
                 }
-            }
+                _ => None,
+            })
+            && let Some(number) = bytes.get(8..).and_then(|bytes| bytes.first_chunk())
+        {
+            let _ = self.kinds.insert(u32::from_be_bytes(*number) & 0xff_ffff, QpType::RAW_PACKET);
         }
     }
 
@@ -187,38 +266,32 @@ impl Explainer {
     }
 
     /// What a queue pair's rings and doorbell are, once it is made.
-    fn made(&mut self, asked: &[(u16, Value<'_>)], answered: &[(u16, Value<'_>)], out: &mut String) {
-        let bytes = |list: &[(u16, Value<'_>)], wanted: u16| {
-            list.iter().find(|(attribute, _)| *attribute == wanted).and_then(|(_, value)| match value {
-                Value::Bytes(bytes) => Some(bytes.clone()),
-                _ => None,
-            })
+    fn made(&mut self, made: &Made<'_>, out: &mut String) {
+        let &Made { handle, number, kind, request, answer } = made;
+        let of_driver = |is_answer, bytes: &[u8], wanted| {
+            let part = kernel::part::of_command(CREATE_QP, is_answer, bytes.len())?;
+            field(Shape::from(part), bytes, wanted)
         };
-        let handle = answered.iter().find_map(|(attribute, value)| match value {
-            Value::Handle(handle) if *attribute == id::qp::create::HANDLE => Some(*handle),
-            _ => None,
-        });
-        let number = bytes(answered, id::qp::create::RESP_QP_NUM);
-        let number = number.and_then(|bytes| Some(u32::from_ne_bytes(*bytes.first_chunk()?)));
-        let (Some(handle), Some(number)) = (handle, number) else { return };
-        let _ = self.pairs.insert(handle, Pair { number, state: QpState::RESET.0 });
-        let request = bytes(asked, UHW_IN).unwrap_or_default();
-        let answer = bytes(answered, UHW_OUT).unwrap_or_default();
-        let shape = part::shape(id::qp::OBJECT, id::qp::create::METHOD, UHW_IN, request.len());
-        let field = |wanted: &str| shape.and_then(|shape| field(shape, &request, wanted)).unwrap_or(0);
-        let (blocks, record) = (field("sq_wqe_count"), field("db_addr"));
-        // The page is the program's choice, or a register of the context's pages the kernel's.
-        let register = if field("flags") & u64::from(qp_flag::UAR_PAGE_INDEX) != 0 {
-            format!("UAR page {:#x}", field("bfreg_index"))
-        } else {
-            let shape = part::shape(id::qp::OBJECT, id::qp::create::METHOD, UHW_OUT, answer.len());
-            let register = shape.and_then(|shape| self::field(shape, &answer, "bfreg_index"));
-            format!("register {:#x}", register.unwrap_or_else(|| field("bfreg_index")))
-        };
+        let asked = |wanted| of_driver(false, request, wanted).unwrap_or(0);
+        let own = of_driver(true, answer, "sqn").and_then(|number| u32::try_from(number).ok());
+        let sends = own.filter(|number| *number != 0).unwrap_or(number);
+        let _ = self.pairs.insert((self.channel, handle), Pair { number, sends, state: QpState::RESET.0 });
         // A hash queue pair has neither a number nor rings.
         if number == 0 {
             return;
         }
+        let _ = match kind {
+            Some(kind) => self.kinds.insert(sends, QpType(kind)),
+            None => self.kinds.remove(&sends),
+        };
+        let (blocks, record) = (asked("sq_wqe_count"), asked("db_addr"));
+        // The page is the program's choice, or a register of the context's pages the kernel's.
+        let register = if asked("flags") & u64::from(qp_flag::UAR_PAGE_INDEX) != 0 {
+            format!("UAR page {:#x}", asked("bfreg_index"))
+        } else {
+            let register = of_driver(true, answer, "bfreg_index");
+            format!("register {:#x}", register.unwrap_or_else(|| asked("bfreg_index")))
+        };
         let record = self.names.address(record);
         let _ = writeln!(
             out,
@@ -273,11 +346,45 @@ impl Explainer {
             }
         }
         if outcome == "ok"
-            && matches!(command, write::MODIFY_QP | write::EX_MODIFY_QP)
             && let (Some((request, _)), Value::Bytes(bytes)) = (forms, &asked[0])
         {
-            self.modified(Shape::from(request), bytes, out);
+            let driver = [Some(&asked[1]), answered[1].as_ref()].map(|part| match part {
+                Some(Value::Bytes(bytes)) => &bytes[..],
+                _ => &[],
+            });
+            match (command, &answered[0]) {
+                (write::CREATE_QP | write::EX_CREATE_QP, Some(Value::Bytes(answer))) => {
+                    self.made_by_write(Shape::from(request), bytes, answer, driver, out);
+                }
+                (write::DESTROY_QP, _) => {
+                    let handle = field(Shape::from(request), bytes, "qp_handle");
+                    if let Some(handle) = handle.and_then(|handle| u32::try_from(handle).ok()) {
+                        let _ = self.pairs.remove(&(self.channel, handle));
+                    }
+                }
+                (write::MODIFY_QP | write::EX_MODIFY_QP, _) => {
+                    self.modified(Shape::from(request), bytes, out)
+                }
+                _ => {}
+            }
         }
+    }
+
+    /// A queue pair that a write command made. The answer to the extended command begins with the older one.
+    fn made_by_write(
+        &mut self,
+        request: Shape,
+        asked: &[u8],
+        answered: &[u8],
+        [driver_request, driver_answer]: [&[u8]; 2],
+        out: &mut String,
+    ) {
+        let Some((_, Some(older))) = form::of_command(CREATE_QP) else { return };
+        let told =
+            |name| field(Shape::from(older), answered, name).and_then(|value| u32::try_from(value).ok());
+        let (Some(handle), Some(number)) = (told("qp_handle"), told("qpn")) else { return };
+        let kind = field(request, asked, "qp_type").map(|kind| kind as u8);
+        self.made(&Made { handle, number, kind, request: driver_request, answer: driver_answer }, out);
     }
 
     /// The state that a MODIFY_QP leads to. The extended command begins with the older one.
@@ -289,9 +396,9 @@ impl Explainer {
         else {
             return;
         };
-        let Some(pair) = u32::try_from(handle).ok().and_then(|handle| self.pairs.get_mut(&handle)) else {
-            return;
-        };
+        let channel = self.channel;
+        let pair = u32::try_from(handle).ok().and_then(|handle| self.pairs.get_mut(&(channel, handle)));
+        let Some(pair) = pair else { return };
         if mask & 1 != 0 {
             let before = std::mem::replace(&mut pair.state, state as u8);
             let _ = writeln!(
@@ -341,6 +448,7 @@ pub fn title(line: &str) -> Option<String> {
         Line::Call { object, method, .. } => part::method(object, method),
         Line::Write { command, .. } => named(command),
         Line::Map { .. } => "mmap".into(),
+        Line::Close => "close".into(),
         Line::Ring { .. } => "doorbell".into(),
         Line::Entry { .. } => "post_send".into(),
         Line::Completion { .. } => "poll_cq".into(),
@@ -350,6 +458,27 @@ pub fn title(line: &str) -> Option<String> {
 /// Name of a write command.
 fn named(command: u32) -> String {
     write::name(command).map_or_else(|| format!("{command:#010x}"), str::to_owned)
+}
+
+/// The bytes of an attribute.
+fn bytes_in<'a>(list: &'a [(u16, Value<'_>)], wanted: u16) -> Option<&'a [u8]> {
+    list.iter().find(|(attribute, _)| *attribute == wanted).and_then(|(_, value)| match value {
+        Value::Bytes(bytes) => Some(&bytes[..]),
+        _ => None,
+    })
+}
+
+/// The number that an attribute is.
+fn word_in(list: &[(u16, Value<'_>)], wanted: u16) -> Option<u32> {
+    Some(u32::from_ne_bytes(*bytes_in(list, wanted)?.first_chunk()?))
+}
+
+/// The object that an attribute names.
+fn handle_in(list: &[(u16, Value<'_>)], wanted: u16) -> Option<u32> {
+    list.iter().find_map(|(attribute, value)| match value {
+        Value::Handle(handle) if *attribute == wanted => Some(*handle),
+        _ => None,
+    })
 }
 
 /// A field of a structure of the host, up to 8 bytes.
@@ -411,7 +540,7 @@ mod tests {
     fn states_of_queue_pairs_are_followed() {
         let mut explainer = Explainer::new(true);
         let made = format!(
-            "call 0x0004/0x0000 0x0000=new 0x1000=in:{} -> ok 0x0000=handle:5 0x000e=04010000",
+            "call 0x0004/0x0000 0x0000=new 0x0009=in:0200000000000000 0x1000=in:{} -> ok 0x0000=handle:5 0x000e=04010000",
             "00".repeat(56)
         );
         assert!(explainer.line(&made).contains("queue pair 0x104 is made, in RESET"));
@@ -433,6 +562,123 @@ mod tests {
         assert!(explainer.summary().contains("queue pair 0x104 is in INIT"));
     }
 
+    /// A write command that makes a queue pair of a kind, with handle 5 and a number; the number of a send queue of its own.
+    fn created(kind: u8, number: u32, sends: u32) -> String {
+        let (mut asked, mut answered, mut driver) = ([0; 56], [0; 32], [0; 32]);
+        asked[53] = kind;
+        answered[0] = 5;
+        answered[4..8].copy_from_slice(&number.to_le_bytes());
+        driver[24..28].copy_from_slice(&sends.to_le_bytes());
+        let [core, answer, driver] = [&asked[..], &answered, &driver].map(hex);
+        format!("write 0x00000018 Tunnelled core={core} driver= -> ok core={answer} driver={driver}")
+    }
+
+    /// A write command that leads handle 5 to a state.
+    fn modified(state: u8) -> String {
+        let mut modify = [0_u8; 112];
+        (modify[64], modify[68], modify[96]) = (5, 1, state);
+        format!("write 0x0000001a Tunnelled core={} driver= -> ok", hex(&modify))
+    }
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    #[test]
+    fn queue_pairs_of_write_commands_are_followed() {
+        let mut explainer = Explainer::new(true);
+        let said = explainer.line(&created(2, 0x104, 0));
+        assert!(said.contains("queue pair 0x104 is made, in RESET"), "{said}");
+        let said = explainer.line(&modified(1));
+        assert!(said.contains("queue pair 0x104: RESET -> INIT"), "{said}");
+        let said = explainer.line(&created(2, 0x105, 0).replace("0x00000018", "0x80000018"));
+        assert!(said.contains("queue pair 0x105 is made, in RESET"), "an extended one: {said}");
+        let mut destroy = [0_u8; 16];
+        destroy[8] = 5;
+        let _ = explainer
+            .line(&format!("write 0x0000001b Tunnelled core={} driver= -> ok core=00", hex(&destroy)));
+        assert!(!explainer.summary().contains("queue pair"), "{}", explainer.summary());
+    }
+
+    #[test]
+    fn each_channel_has_handles_of_its_own() {
+        let mut explainer = Explainer::new(false);
+        assert!(!explainer.line(&format!("{} @12.0", created(2, 0x104, 0))).contains("channel"));
+        let said = explainer.line(&format!("{} @13.0", created(2, 0x105, 0)));
+        assert!(said.starts_with("channel 13.0:\n"), "{said}");
+        let said = explainer.line(&format!("{} @12.0", modified(1)));
+        assert!(
+            said.starts_with("channel 12.0:\n") && said.contains("queue pair 0x104: RESET -> INIT"),
+            "{said}"
+        );
+        assert!(explainer.summary().contains("queue pair 0x105 is in RESET"), "{}", explainer.summary());
+        let said = explainer.line("close @12.0");
+        assert_eq!(said, "   4 close: the channel is gone, and 1 queue pairs with it\n");
+        let summary = explainer.summary();
+        assert!(summary.contains("queue pair 0x105") && !summary.contains("queue pair 0x104"), "{summary}");
+        assert!(explainer.is_clean());
+        assert_eq!(title("close @12.0").as_deref(), Some("close"));
+    }
+
+    /// Segments of a send entry behind its control segment, as they are told of a queue of that kind; 0: of an unknown one.
+    fn segments(kind: u8, opcode: u8, segments: &[&[u8; 16]]) -> String {
+        let mut explainer = Explainer::new(true);
+        if kind != 0 {
+            let _ = explainer.line(&created(kind, 0x104, if kind == 8 { 0x777 } else { 0 }));
+        }
+        let queue = if kind == 8 { 0x777_u32 } else { 0x104 };
+        let mut bytes =
+            [&[0, 0, 0, opcode][..], &(queue << 8 | (segments.len() as u32 + 1)).to_be_bytes()].concat();
+        bytes.extend([0; 8]);
+        segments.iter().for_each(|segment| bytes.extend_from_slice(&segment[..]));
+        explainer.line(&format!("entry {queue:#08x} index=0 bytes={}", hex(&bytes)))
+    }
+
+    #[test]
+    fn segments_are_those_of_the_kind_of_queue() {
+        let data = [0, 0, 0, 64, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0xab, 0xcd];
+        let piece = "data: 64 bytes at <address0> key <key0>\n";
+        let said = segments(2, 0x0a, &[&data]);
+        assert!(said.contains(piece), "{said}");
+        // Datagrams: an address in front, whole or short.
+        let mut short = [0; 16];
+        (short[3], short[11]) = (7, 9);
+        let said = segments(4, 0x0a, &[&short, &data]);
+        assert!(
+            said.contains("datagram: to queue 0x9, Q_Key 0x7\n       data: 64 bytes at")
+                && said.ends_with(piece),
+            "{said}"
+        );
+        let mut whole = short;
+        whole[8] = 0x80;
+        let said = segments(4, 0x0a, &[&whole, &[0xff; 16], &[0xff; 16], &data]);
+        assert!(
+            said.contains("to queue 0x9") && said.ends_with(piece) && said.matches("data: ").count() == 1,
+            "{said}"
+        );
+        // Frames: what is done to them, the rest of the inline header, data.
+        let mut frame = [0; 16];
+        (frame[4], frame[13]) = (0xc0, 18);
+        let said = segments(8, 0x0a, &[&frame, &[0xff; 16], &data]);
+        assert!(
+            said.contains("ethernet: checksums 0xc0, 18 bytes of header inline\n")
+                && said.ends_with(piece)
+                && said.matches("data: ").count() == 1,
+            "{said}"
+        );
+        // Several frames, one of them in the entry itself.
+        let mut inline = [0xff; 16];
+        inline[..4].copy_from_slice(&[0x80, 0, 0, 12]);
+        let said = segments(8, 0x29, &[&[0; 16], &inline, &data]);
+        assert!(said.contains("inline: 12 bytes in the entry itself\n") && said.ends_with(piece), "{said}");
+        // The peer's shared receive queue.
+        let said = segments(9, 0x0a, &[&[0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], &data]);
+        assert!(said.contains("shared receive queue 0x5\n") && said.ends_with(piece), "{said}");
+        // Of a queue that is not known nothing is made up.
+        let said = segments(0, 0x0a, &[&short, &data]);
+        assert!(said.contains("32 bytes of further segments") && !said.contains("data: "), "{said}");
+    }
+
     #[test]
     fn nothing_that_a_file_holds_makes_it_panic() {
         let mut explainer = Explainer::new(false);
@@ -441,6 +687,10 @@ mod tests {
             "entry 0x1 index=1 bytes=ffffffffffffffffffffffffffffffff",
             "entry 0x1 index=1 bytes=000000080000013f00000008000000000000",
             "completion 0x1 bytes=00",
+            "write 0x00000018 Plain core=00 driver= -> ok core=00",
+            "write 0x0000001b Plain core=00 driver= -> ok",
+            "close",
+            "close @1.1",
             "ring 0x1 0x800 bytes=",
             "ring 0x1 0x20 bytes=00",
             "call 0x0004/0x0000 0x1000=in:00 -> ok 0x0000=handle:1 0x000e=00",

@@ -1,10 +1,14 @@
 //! A channel that writes down what goes through it: every call with its inputs, and what was answered, a line each.
 //!
 //! ```text
-//! call 0x0000/0x0004 0x0000=out 0x0001=in:0100 -> ok 0x0000=02000000
-//! write 0x50000001 core=00 driver= -> EINVAL
-//! map 0x500000 4096 Read -> ok
+//! call 0x0000/0x0004 0x0000=out 0x0001=in:0100 -> ok 0x0000=02000000 @4711.0
+//! write 0x50000001 core=00 driver= -> EINVAL @4711.0
+//! map 0x500000 4096 Read -> ok @4711.0
+//! close @4711.0
 //! ```
+//!
+//! Behind `@` stands the channel: its process, and its number there. Several channels may write to one file, and each has objects
+//! of its own, whose handles are those of other objects in another channel.
 //!
 //! Numbers of objects, methods and attributes are the kernel's own; bytes are hexadecimal, as the kernel sees them. Two
 //! devices that are asked the same and write the same lines are the same to their driver.
@@ -12,6 +16,7 @@
 
 use std::fmt;
 use std::io::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::call::{Call, Value, WriteCall};
@@ -19,9 +24,14 @@ use crate::channel::{Channel, Route};
 use crate::page::{Page, Protection};
 use crate::{Context, Driver, Errno, UverbsError};
 
+/// Channels that were traced in this process.
+static CHANNELS: AtomicU64 = AtomicU64::new(0);
+
 /// A channel around another one.
 pub struct Traced {
     channel: Arc<dyn Channel>,
+    /// What its lines end in; empty where all lines are its own.
+    end: String,
     to: Mutex<Box<dyn Write + Send>>,
 }
 
@@ -35,7 +45,13 @@ impl Traced {
     /// Writes what goes through `channel` to `to`. A line that cannot be written is lost; the call is not.
     #[must_use]
     pub fn new(channel: Arc<dyn Channel>, to: Box<dyn Write + Send>) -> Self {
-        Self { channel, to: Mutex::new(to) }
+        let number = CHANNELS.fetch_add(1, Ordering::Relaxed);
+        Self { channel, end: format!(" @{}.{number}", std::process::id()), to: Mutex::new(to) }
+    }
+
+    /// Writes what goes through `channel` to `to`, where no other channel writes: without a number, and without a line for its end.
+    fn alone(channel: Arc<dyn Channel>, to: Box<dyn Write + Send>) -> Self {
+        Self { channel, end: String::new(), to: Mutex::new(to) }
     }
 
     fn line(&self, asked: &str, outcome: Result<(), Errno>, answered: &str) {
@@ -43,9 +59,21 @@ impl Traced {
             Ok(()) => "ok".to_owned(),
             Err(errno) => errno.name().map_or_else(|| format!("{errno:?}"), str::to_owned),
         };
-        let line = format!("{asked} -> {outcome}{answered}\n");
+        self.write_line(&format!("{asked} -> {outcome}{answered}"));
+    }
+
+    /// A line in one write: several writers of one file that grows keep their lines whole.
+    fn write_line(&self, line: &str) {
         let mut to = self.to.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(to.write_all(line.as_bytes()));
+        drop(to.write_all(format!("{line}{}\n", self.end).as_bytes()));
+    }
+}
+
+impl Drop for Traced {
+    fn drop(&mut self) {
+        if !self.end.is_empty() {
+            self.write_line("close");
+        }
     }
 }
 
@@ -125,11 +153,20 @@ pub fn hex(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// A buffer that others write to.
-#[derive(Clone, Default)]
-struct Shared(Arc<Mutex<Vec<u8>>>);
+/// Lines in memory. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub struct Lines(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Shared {
+impl Lines {
+    /// Returns the lines since this was called last.
+    #[must_use]
+    pub fn take(&self) -> String {
+        let lines = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        String::from_utf8_lossy(&lines).into_owned()
+    }
+}
+
+impl Write for Lines {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
         Ok(bytes.len())
@@ -141,8 +178,8 @@ impl Write for Shared {
 }
 
 /// Asks a device what can be asked without making anything but a context: the context itself, the device, its port, a port
-/// that it lacks. The lines of [`Traced`]. `request` is the driver's part of the request for the context; the rest is the
-/// room for the driver's part of two answers.
+/// that it lacks. The lines of [`Traced`], without the channel. `request` is the driver's part of the request for the context; the
+/// rest is the room for the driver's part of two answers.
 ///
 /// # Errors
 /// What opening the context or a query says.
@@ -153,8 +190,8 @@ pub fn survey(
     context_bytes: usize,
     device_bytes: usize,
 ) -> Result<String, UverbsError> {
-    let lines = Shared::default();
-    let channel = Arc::new(Traced::new(channel, Box::new(lines.clone())));
+    let lines = Lines::default();
+    let channel = Arc::new(Traced::alone(channel, Box::new(lines.clone())));
     let mut answer = vec![0; context_bytes];
     // SAFETY: it lives in this function, which makes nothing of it.
     let context = unsafe { Context::open(channel, driver, Driver::new(request, &mut answer))? };
@@ -163,8 +200,7 @@ pub fn survey(
     // Refused, which is an answer too.
     drop(context.query_port(2));
     drop(context);
-    let lines = lines.0.lock().unwrap_or_else(PoisonError::into_inner);
-    Ok(String::from_utf8_lossy(&lines).into_owned())
+    Ok(lines.take())
 }
 
 #[cfg(test)]
@@ -206,8 +242,8 @@ mod tests {
 
     #[test]
     fn each_call_and_answer_is_a_line() {
-        let lines = Shared::default();
-        let traced = Traced::new(Arc::new(Answers), Box::new(lines.clone()));
+        let lines = Lines::default();
+        let traced = Traced::alone(Arc::new(Answers), Box::new(lines.clone()));
         let mut call = Call::new(3, 0x1001);
         call.answer(0, 4).new_object(1).u32(2, 0x0403_0201).object(3, 7).bytes(0x1000, &[0xff; 9]);
         // SAFETY: nothing is behind it.
@@ -215,13 +251,31 @@ mod tests {
         // SAFETY: as above.
         assert_eq!(unsafe { traced.call(&mut Call::new(1, 2)) }, Err(Errno::EPROTONOSUPPORT));
         assert!(traced.map(0x5000, 4096, Protection::Read).is_err());
-        let lines = String::from_utf8(lines.0.lock().expect("whole").clone()).expect("text");
+        drop(traced);
         assert_eq!(
-            lines,
+            lines.take(),
             "call 0x0003/0x1001 0x0000=out:4 0x0001=new 0x0002=in:01020304 0x0003=handle:7 \
              0x1000=in:ffffffffffffffffff -> ok 0x0000=01020000 0x0001=handle:9\n\
              call 0x0001/0x0002 -> EPROTONOSUPPORT\n\
              map 0x5000 4096 Read -> EPERM\n"
         );
+    }
+
+    #[test]
+    fn channels_that_share_a_file_are_told_apart() {
+        let lines = Lines::default();
+        let [one, two] = [(); 2].map(|()| Traced::new(Arc::new(Answers), Box::new(lines.clone())));
+        let map = |traced: &Traced| {
+            assert!(traced.map(0x5000, 4096, Protection::Read).is_err());
+            lines.take()
+        };
+        let (first, second) = (map(&one), map(&two));
+        let (said, number) = first.trim_end().rsplit_once(" @").expect("a channel");
+        assert_eq!(said, "map 0x5000 4096 Read -> EPERM");
+        assert!(number.starts_with(&format!("{}.", std::process::id())), "{number}");
+        assert_ne!(first, second);
+        drop(one);
+        assert_eq!(lines.take(), format!("close @{number}\n"));
+        assert_eq!(map(&two), second);
     }
 }
