@@ -27,7 +27,7 @@ const MAY_DEPEND: &[(&str, &[&str])] = &[
     ("fragment", &["lookup", "mempool", "wire"]),
     ("frame-io", &["eal"]),
     ("uverbs", &["eal"]),
-    ("explain", &["mlx5-abi", "uverbs"]),
+    ("explain", &["eal", "mlx5-abi", "uverbs"]),
     (
         "doctor",
         &["bringup", "config", "eal", "explain", "mempool", "mlx5-abi", "pmd-mlx", "port", "uverbs", "verbs"],
