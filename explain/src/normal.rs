@@ -226,33 +226,100 @@ fn number(digits: &str, big: bool) -> Option<u64> {
     Some(if big { bytes.iter().fold(0, join) } else { bytes.iter().rev().fold(0, join) })
 }
 
-/// What differs between two normal traces, a line each: where, ours, theirs.
+/// What differs between two normal traces, a line each: where, ours, theirs. A call that one of them lacks moves the others, and
+/// makes them no different.
 #[must_use]
 pub fn differences(ours: &str, theirs: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    for (number, (our, their)) in ours.lines().zip(theirs.lines()).enumerate() {
-        if our == their {
-            continue;
-        }
-        let call = their.split(' ').take(2).collect::<Vec<_>>().join(" ");
-        let parts = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        let (our, their) = (parts(our), parts(their));
-        if our.len() != their.len() {
-            found.push(format!("{call} (line {}): {} for {}", number + 1, our.join(" "), their.join(" ")));
-            continue;
-        }
-        for (our, their) in our.iter().zip(&their).filter(|(our, their)| our != their) {
-            let part = their.split('=').next().unwrap_or_default();
-            found.push(format!("{call} {part} (line {}): {our} for {their}", number + 1));
+    let (ours, theirs): (Vec<&str>, Vec<&str>) = (ours.lines().collect(), theirs.lines().collect());
+    let (mut found, mut alone) = (Vec::new(), Vec::new());
+    for (number, pair) in aligned(&ours, &theirs).into_iter().enumerate() {
+        match pair {
+            (Some(our), Some(their)) if our == their => {}
+            (Some(our), Some(their)) => differing(number + 1, our, their, &mut found),
+            (Some(our), None) => alone.push(format!("too many: {our}")),
+            (None, Some(their)) => alone.push(format!("missing: {their}")),
+            (None, None) => {}
         }
     }
-    let (our, their) = (ours.lines().count(), theirs.lines().count());
-    if our != their {
-        let longer = if our > their { ours } else { theirs };
-        let first = longer.lines().nth(our.min(their)).unwrap_or_default();
-        found.push(format!("{our} calls for {their}; the first too many or missing: {first}"));
+    let mut alone = alone.into_iter();
+    if let Some(first) = alone.next() {
+        found.push(format!("{} calls for {}; {first}", ours.len(), theirs.len()));
     }
+    found.extend(alone);
     found
+}
+
+/// Where two lines of the same call differ.
+fn differing(number: usize, our: &str, their: &str, found: &mut Vec<String>) {
+    let call = call(their);
+    let parts = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    let (our, their) = (parts(our), parts(their));
+    if our.len() != their.len() {
+        found.push(format!("{call} (line {number}): {} for {}", our.join(" "), their.join(" ")));
+        return;
+    }
+    for (our, their) in our.iter().zip(&their).filter(|(our, their)| our != their) {
+        let part = their.split('=').next().unwrap_or_default();
+        found.push(format!("{call} {part} (line {number}): {our} for {their}"));
+    }
+}
+
+/// What a line calls.
+fn call(line: &str) -> String {
+    line.split(' ').take(2).collect::<Vec<_>>().join(" ")
+}
+
+/// Traces with more pairs of lines than this are held against each other line by line.
+const PAIRS_MAX: usize = 1 << 24;
+
+/// The lines of both in order, those of the same call beside each other: as many as can be, the same ones first of all.
+fn aligned<'a>(ours: &[&'a str], theirs: &[&'a str]) -> Vec<(Option<&'a str>, Option<&'a str>)> {
+    let same = ours.iter().zip(theirs).take_while(|(our, their)| our == their).count();
+    let mut out: Vec<_> = ours[..same].iter().map(|line| (Some(*line), Some(*line))).collect();
+    let (ours, theirs) = (&ours[same..], &theirs[same..]);
+    let width = theirs.len() + 1;
+    if (ours.len() + 1).saturating_mul(width) > PAIRS_MAX {
+        let longer = ours.len().max(theirs.len());
+        out.extend((0..longer).map(|at| (ours.get(at).copied(), theirs.get(at).copied())));
+        return out;
+    }
+    let calls = |lines: &[&str]| lines.iter().map(|line| call(line)).collect::<Vec<_>>();
+    let (our_calls, their_calls) = (calls(ours), calls(theirs));
+    let alike = |our: usize, their: usize| match () {
+        () if ours[our] == theirs[their] => 3_u32,
+        () if our_calls[our] == their_calls[their] => 2,
+        () => 0,
+    };
+    // How much is alike from each pair of lines to the ends.
+    let mut best = vec![0_u32; (ours.len() + 1) * width];
+    for our in (0..ours.len()).rev() {
+        for their in (0..theirs.len()).rev() {
+            let at = our * width + their;
+            let pair = match alike(our, their) {
+                0 => 0,
+                alike => alike + best[at + width + 1],
+            };
+            best[at] = pair.max(best[at + width]).max(best[at + 1]);
+        }
+    }
+    let (mut our, mut their) = (0, 0);
+    while our < ours.len() && their < theirs.len() {
+        let at = our * width + their;
+        let alike = alike(our, their);
+        if alike > 0 && best[at] == alike + best[at + width + 1] {
+            out.push((Some(ours[our]), Some(theirs[their])));
+            (our, their) = (our + 1, their + 1);
+        } else if best[at] == best[at + width] {
+            out.push((Some(ours[our]), None));
+            our += 1;
+        } else {
+            out.push((None, Some(theirs[their])));
+            their += 1;
+        }
+    }
+    out.extend(ours[our..].iter().map(|line| (Some(*line), None)));
+    out.extend(theirs[their..].iter().map(|line| (None, Some(*line))));
+    out
 }
 
 #[cfg(test)]
@@ -328,5 +395,33 @@ mod tests {
             1,
         );
         assert!(!differences(&normal(&other, FIELDS), &one).is_empty());
+    }
+    #[test]
+    fn a_call_that_is_missing_makes_no_other_one_differ() {
+        let whole: String =
+            (0..6).map(|number| format!("call 0x0007/0x000{number} 0x0000=in:0{number} -> ok\n")).collect();
+        let lacks: String =
+            whole.lines().filter(|line| !line.contains("0x0001")).map(|line| format!("{line}\n")).collect();
+        let missing = "5 calls for 6; missing: call 0x0007/0x0001 0x0000=in:01 -> ok";
+        assert_eq!(differences(&lacks, &whole), [missing]);
+        let many = "6 calls for 5; too many: call 0x0007/0x0001 0x0000=in:01 -> ok";
+        assert_eq!(differences(&whole, &lacks), [many]);
+        // Beside one that differs, and another that is missing.
+        let changed = lacks.replace("in:04", "in:44").replace("call 0x0007/0x0005 0x0000=in:05 -> ok\n", "");
+        assert_eq!(
+            differences(&changed, &whole),
+            [
+                "call 0x0007/0x0004 0x0000 (line 5): 0x0000=in:44 for 0x0000=in:04",
+                "4 calls for 6; missing: call 0x0007/0x0001 0x0000=in:01 -> ok",
+                "missing: call 0x0007/0x0005 0x0000=in:05 -> ok",
+            ]
+        );
+        // The same call again and again: the same lines find each other.
+        let again = "call 0x0001/0x0001 -> ok\ncall 0x0001/0x0001 -> EPERM\n";
+        assert_eq!(
+            differences(again, "call 0x0001/0x0001 -> EPERM\n"),
+            ["2 calls for 1; too many: call 0x0001/0x0001 -> ok"]
+        );
+        assert_eq!(differences("", ""), Vec::<String>::new());
     }
 }
