@@ -207,7 +207,8 @@ impl Survey {
             }
         }
         let secrets = &self.subject.secrets;
-        let calls = normal::normal(&secrets.of_trace(&self.subject.take_calls()), normal::MLX5);
+        let calls =
+            normal::normal(&secrets.of_trace(&self.subject.take_calls(), &scrub::own_memory()), normal::MLX5);
         step.calls = calls.lines().map(str::to_owned).collect();
         step.facts.values_mut().for_each(|value| *value = secrets.of_text(value));
         step

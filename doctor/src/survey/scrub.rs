@@ -1,18 +1,23 @@
 //! What a report does not tell: addresses of the card, the network and the machine's memory, and the machine's name.
 //!
 //! What is known to be such (the card's MAC address, GUIDs and GIDs, the addresses of the machine's other interfaces, its name) is
-//! zeroed wherever its bytes stand; in what is asked of the kernel so is every word that can be an address of this process, and in
-//! answers every one that can be an address of the kernel's.
+//! zeroed wherever its bytes stand. So is every word that can be an address of this process in what is asked of the kernel, and in
+//! answers what was asked as such, and every word that can be an address of the kernel's.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::ops::Range;
 
 use pollux_bringup::{BringupError, Mlx5Card};
+use pollux_explain::line::digits;
+use pollux_uverbs::trace::hex;
 use pollux_verbs::Options;
 
-/// Addresses of programs: on x86-64 code and heap begin at 0x55.., maps at 0x7f... Source: Linux
-/// `Documentation/arch/x86/x86_64/mm.rst`; `arch/x86/include/asm/elf.h`, `ELF_ET_DYN_BASE`.
-const OF_PROCESS: Range<u64> = 0x5000_0000_0000..0x8000_0000_0000;
+/// Addresses of programs on x86-64: code and heap begin at 0x55.., maps at 0x7f... and below. Where the stack has no limit they begin
+/// at a third of all addresses and go upwards, in newer kernels at a sixth, less what is random of it, and go downwards: 0x14....
+/// Source: Linux `Documentation/arch/x86/x86_64/mm.rst`; `arch/x86/include/asm/elf.h`, `ELF_ET_DYN_BASE`; `arch/x86/mm/mmap.c`,
+/// `mmap_base` and `mmap_legacy_base`.
+const OF_PROCESS: Range<u64> = 0x1200_0000_0000..0x8000_0000_0000;
 /// Addresses of the kernel, up to the page that every process sees. Source: Linux `Documentation/arch/x86/x86_64/mm.rst`.
 const OF_KERNEL: Range<u64> = 0xffff_8000_0000_0000..0xffff_ffff_ff60_0000;
 
@@ -96,39 +101,39 @@ impl Secrets {
         }
     }
 
-    /// A trace without them.
+    /// A trace without them. `own`: what else this process [has mapped](own_memory), wherever that may be.
     #[must_use]
-    pub(crate) fn of_trace(&self, trace: &str) -> String {
+    pub(crate) fn of_trace(&self, trace: &str, own: &[Range<u64>]) -> String {
         let mut out = String::with_capacity(trace.len());
+        let mut asked_for = BTreeSet::new();
         for line in trace.lines() {
-            let (asked, answered) = line.split_once(" -> ").unwrap_or((line, ""));
-            self.words_of(asked, true, &mut out);
+            // The end of a channel is no call.
+            let Some((asked, answered)) = line.split_once(" -> ") else {
+                out.push_str(line);
+                out.push('\n');
+                continue;
+            };
+            words_of(asked, &mut out, |bytes| {
+                self.zero(bytes);
+                let is_own = |word| can_be_own(word) || own.iter().any(|map| map.contains(&word));
+                zero_words(bytes, |_, word| {
+                    is_own(word) && (asked_for.contains(&word) || asked_for.insert(word))
+                });
+            });
             out.push_str(" -> ");
-            self.words_of(answered, false, &mut out);
+            words_of(answered, &mut out, |bytes| {
+                self.zero(bytes);
+                zero_words(bytes, |at, word| {
+                    // Of an answer, whose words stand at multiples of their size.
+                    asked_for.contains(&word) || at.is_multiple_of(8) && OF_KERNEL.contains(&word)
+                });
+            });
             out.push('\n');
         }
         out
     }
 
-    fn words_of(&self, part: &str, asked: bool, out: &mut String) {
-        for (number, word) in part.split(' ').enumerate() {
-            if number > 0 {
-                out.push(' ');
-            }
-            let at = word.rfind([':', '=']).map_or(0, |at| at + 1);
-            let (head, digits) = word.split_at(at);
-            out.push_str(head);
-            match bytes(digits).filter(|_| at > 0) {
-                Some(mut bytes) => {
-                    self.zero(&mut bytes, asked);
-                    bytes.iter().for_each(|byte| out.push_str(&format!("{byte:02x}")));
-                }
-                None => out.push_str(digits),
-            }
-        }
-    }
-
-    fn zero(&self, bytes: &mut [u8], asked: bool) {
+    fn zero(&self, bytes: &mut [u8]) {
         for secret in &self.bytes {
             let mut at = 0;
             while let Some(window) = bytes.get_mut(at..at + secret.len()) {
@@ -136,16 +141,6 @@ impl Secrets {
                     window.fill(0);
                 }
                 at += 1;
-            }
-        }
-        for at in (0..bytes.len().saturating_sub(7)).step_by(4) {
-            let Some(word) = bytes[at..].first_chunk_mut::<8>() else { continue };
-            let little = u64::from_le_bytes(*word);
-            let either = [little, u64::from_be_bytes(*word)];
-            // Of an answer, whose words stand at multiples of their size.
-            let of_kernel = at.is_multiple_of(8) && OF_KERNEL.contains(&little);
-            if of_kernel || asked && either.iter().any(|word| OF_PROCESS.contains(word)) {
-                word.fill(0);
             }
         }
     }
@@ -169,7 +164,7 @@ impl Secrets {
             kept.push_str(&out[from..]);
             out = kept;
         }
-        out
+        without_addresses(&out)
     }
 
     /// The first address that a text tells after all, in any spelling.
@@ -187,12 +182,65 @@ fn address_in(gid: [u8; 16]) -> String {
     address.to_ipv4_mapped().map_or_else(|| address.to_string(), |address| address.to_string())
 }
 
-/// What an even number of hexadecimal digits stands for.
-fn bytes(digits: &str) -> Option<Vec<u8>> {
-    let digits: Option<Vec<u8>> =
-        digits.bytes().map(|one| Some(char::from(one).to_digit(16)? as u8)).collect();
-    let digits = digits.filter(|digits| !digits.is_empty() && digits.len().is_multiple_of(2))?;
-    Some(digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect())
+/// Where this process has memory: it is elsewhere than usual where its personality says so, or its program is not relocatable.
+pub(crate) fn own_memory() -> Vec<Range<u64>> {
+    let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let map = |line: &str| {
+        let (from, to) = line.split(' ').next()?.split_once('-')?;
+        Some(u64::from_str_radix(from, 16).ok()?..u64::from_str_radix(to, 16).ok()?)
+    };
+    // The page that the kernel shows every process is at the same place in all of them.
+    maps.lines().filter_map(map).filter(|map| map.end <= OF_PROCESS.end).collect()
+}
+
+/// Whether a word can be an address of a process. A single bit is one of a mask.
+fn can_be_own(word: u64) -> bool {
+    OF_PROCESS.contains(&word) && !word.is_power_of_two()
+}
+
+/// The words of one half of a line, with their bytes as `change` leaves them.
+fn words_of(part: &str, out: &mut String, mut change: impl FnMut(&mut [u8])) {
+    for (number, word) in part.split(' ').enumerate() {
+        if number > 0 {
+            out.push(' ');
+        }
+        let at = word.rfind([':', '=']).map_or(0, |at| at + 1);
+        let (head, written) = word.split_at(at);
+        out.push_str(head);
+        match digits(written).filter(|_| at > 0) {
+            Some(mut bytes) => {
+                change(&mut bytes);
+                out.push_str(&hex(&bytes));
+            }
+            None => out.push_str(written),
+        }
+    }
+}
+
+/// Zeroes each word that is refused as a number of the host, the lowest byte first, or as one of the firmware.
+fn zero_words(bytes: &mut [u8], mut is_refused: impl FnMut(usize, u64) -> bool) {
+    for at in (0..bytes.len().saturating_sub(7)).step_by(4) {
+        let Some(word) = bytes[at..].first_chunk_mut::<8>() else { continue };
+        if is_refused(at, u64::from_le_bytes(*word)) || is_refused(at, u64::from_be_bytes(*word)) {
+            word.fill(0);
+        }
+    }
+}
+
+/// A text without numbers that can be addresses of this process or of the kernel.
+fn without_addresses(text: &str) -> String {
+    let (mut out, mut rest) = (String::new(), text);
+    while let Some(at) = rest.find("0x") {
+        let behind = &rest[at + 2..];
+        let end = behind.find(|one: char| !one.is_ascii_hexdigit()).unwrap_or(behind.len());
+        let value = u64::from_str_radix(&behind[..end], 16);
+        let is_address = value.is_ok_and(|value| can_be_own(value) || OF_KERNEL.contains(&value));
+        out.push_str(&rest[..at]);
+        out.push_str(if is_address { REMOVED } else { &rest[at..at + 2 + end] });
+        rest = &behind[end..];
+    }
+    out.push_str(rest);
+    out
 }
 
 #[cfg(test)]
@@ -210,7 +258,7 @@ mod tests {
     fn addresses_are_zeroed_wherever_they_stand() {
         let trace = "call 0x0000/0x0002 0x0001=in:aa0c42a1010203bb 0x0002=out:40 -> ok 0x0001=0e42a1fffe010203ff\n\
                      write 0x80000001 Tunnelled core=00000000f0debc9a55550000 driver= -> EINVAL\n";
-        let said = secrets().of_trace(trace);
+        let said = secrets().of_trace(trace, &[]);
         assert_eq!(
             said,
             "call 0x0000/0x0002 0x0001=in:aa000000000000bb 0x0002=out:40 -> ok 0x0001=0000000000000000ff\n\
@@ -224,11 +272,45 @@ mod tests {
     fn addresses_of_the_kernel_do_not_come_back() {
         // A direct map address, then a mask of pages, which is none.
         let trace = "call 0x0001/0x0002 0x0001=out:16 -> ok 0x0001=00f0debc8088ffff00f0ffffffffffff\n";
-        let said = secrets().of_trace(trace);
+        let said = secrets().of_trace(trace, &[]);
         assert_eq!(said, "call 0x0001/0x0002 0x0001=out:16 -> ok 0x0001=000000000000000000f0ffffffffffff\n");
         // What an answer counts is no address of a process.
         let counts = "call 0x0001/0x0002 0x0001=out:8 -> ok 0x0001=00400000ff7f0000\n";
-        assert_eq!(secrets().of_trace(counts), counts);
+        assert_eq!(secrets().of_trace(counts, &[]), counts);
+    }
+
+    #[test]
+    fn addresses_of_this_process_do_not_stay_wherever_it_has_them() {
+        let asked = |word: u64| {
+            let bytes = hex(&word.to_le_bytes());
+            format!("call 0x0007/0x0005 0x0003=in:{bytes} -> ok 0x000a=01000000{bytes}\n")
+        };
+        let gone = "call 0x0007/0x0005 0x0003=in:0000000000000000 -> ok 0x000a=010000000000000000000000\n";
+        // Maps, code, and maps where the stack has no limit; what comes back of it too.
+        for address in
+            [0x7f12_3456_7000, 0x5555_5555_4000, 0x2aaa_aaaa_b000, 0x2b12_3456_7000, 0x149d_e04f_1000]
+        {
+            assert_eq!(secrets().of_trace(&asked(address), &[]), gone, "{address:#x}");
+        }
+        // Elsewhere by what the kernel says; what is no address stays.
+        let low = asked(0x1_4000_1000);
+        let elsewhere = 0x1_4000_0000..0x1_4000_2000;
+        assert_eq!(secrets().of_trace(&low, std::slice::from_ref(&elsewhere)), gone);
+        assert_eq!(secrets().of_trace(&low, &[]), low);
+        for mask in [1 << 44, 1 << 45, 1 << 46] {
+            assert_eq!(secrets().of_trace(&asked(mask), &[]), asked(mask));
+        }
+        let here = u64::try_from((&raw const gone).addr()).expect("64 bits");
+        assert!(own_memory().iter().any(|map| map.contains(&here)), "{here:#x}");
+        // What is no call stays as it is.
+        assert_eq!(secrets().of_trace("close @12.0\n", &[]), "close @12.0\n");
+    }
+
+    #[test]
+    fn texts_lose_addresses() {
+        let said =
+            secrets().of_text("cannot map 0x2aaab0001000 at 0x500000, 0x7F0012345678: 0xffff888000001000 0x");
+        assert_eq!(said, "cannot map removed at 0x500000, removed: removed 0x");
     }
 
     #[test]
