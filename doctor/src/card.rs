@@ -22,31 +22,37 @@ pub(crate) struct Model {
     pub(crate) name: &'static str,
     /// Whether it is a virtual function.
     pub(crate) is_virtual: bool,
+    /// The profile of the device model that is like it, if there is one (`device=` of `mlx5_model0`).
+    profile: Option<&'static str>,
 }
 
 const fn card(pci_device: u16, name: &'static str) -> Model {
-    Model { pci_device, name, is_virtual: false }
+    Model { pci_device, name, is_virtual: false, profile: None }
+}
+
+const fn modelled(pci_device: u16, name: &'static str, profile: &'static str) -> Model {
+    Model { profile: Some(profile), ..card(pci_device, name) }
 }
 
 const fn virtual_function(pci_device: u16, name: &'static str) -> Model {
-    Model { pci_device, name, is_virtual: true }
+    Model { is_virtual: true, ..card(pci_device, name) }
 }
 
 const MODELS: &[Model] = &[
     card(0x1013, "ConnectX-4"),
     virtual_function(0x1014, "ConnectX-4 virtual function"),
-    card(0x1015, "ConnectX-4 Lx"),
+    modelled(0x1015, "ConnectX-4 Lx", "cx4lx"),
     virtual_function(0x1016, "ConnectX-4 Lx virtual function"),
-    card(0x1017, "ConnectX-5"),
+    modelled(0x1017, "ConnectX-5", "cx5"),
     virtual_function(0x1018, "ConnectX-5 virtual function"),
-    card(0x1019, "ConnectX-5 Ex"),
+    modelled(0x1019, "ConnectX-5 Ex", "cx5"),
     virtual_function(0x101a, "ConnectX-5 Ex virtual function"),
     card(0x101b, "ConnectX-6"),
     virtual_function(0x101c, "ConnectX-6 virtual function"),
-    card(0x101d, "ConnectX-6 Dx"),
+    modelled(0x101d, "ConnectX-6 Dx", "cx6dx"),
     virtual_function(0x101e, "ConnectX virtual function"),
-    card(0x101f, "ConnectX-6 Lx"),
-    card(0x1021, "ConnectX-7"),
+    modelled(0x101f, "ConnectX-6 Lx", "cx6dx"),
+    modelled(0x1021, "ConnectX-7", "cx7"),
     card(0x1023, "ConnectX-8"),
     card(0x1025, "ConnectX-9"),
     card(0xa2d2, "BlueField"),
@@ -56,10 +62,22 @@ const MODELS: &[Model] = &[
     card(0xa2df, "BlueField-4"),
 ];
 
+/// The kind of that number.
+#[must_use]
+pub(crate) fn model(pci_device: u16) -> Option<&'static Model> {
+    MODELS.iter().find(|model| model.pci_device == pci_device)
+}
+
 /// What a kind is called.
 #[must_use]
 pub(crate) fn model_name(pci_device: u16) -> Option<&'static str> {
-    MODELS.iter().find(|model| model.pci_device == pci_device).map(|model| model.name)
+    model(pci_device).map(|model| model.name)
+}
+
+/// The profile of the device model for a kind; of one that is not modelled the nearest that is.
+#[must_use]
+pub(crate) fn profile(pci_device: Option<u16>) -> &'static str {
+    pci_device.and_then(model).and_then(|model| model.profile).unwrap_or("cx6dx")
 }
 
 /// A card.
@@ -81,7 +99,7 @@ impl Card {
     /// Its kind in words.
     #[must_use]
     pub(crate) fn model(&self) -> Option<&'static Model> {
-        MODELS.iter().find(|model| Some(model.pci_device) == self.pci_device)
+        self.pci_device.and_then(model)
     }
 
     /// Where sysfs describes the function, below a root.

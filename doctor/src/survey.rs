@@ -27,16 +27,17 @@ use std::path::Path;
 use pollux_bringup::Mlx5Card;
 use pollux_config::DeviceArg;
 use pollux_eal::clock::Clock;
+use pollux_eal::with_causes;
 use pollux_explain::normal;
 
 use crate::DoctorError;
-use crate::card::model_name;
+use crate::card::{model_name, profile};
 use document::Document;
-use step::Step;
-use subject::{Subject, line};
+use step::{Refusal, Step};
+use subject::Subject;
 
 /// What a check does.
-type Check = fn(&Subject, &mut Step) -> Result<(), String>;
+type Check = fn(&Subject, &mut Step) -> Result<(), Refusal>;
 
 /// Checks that make nothing but a context.
 const ASKS: [(&str, Check); 2] = [("device", query::device), ("capabilities", query::capabilities)];
@@ -49,16 +50,6 @@ const MAKES: [(&str, Check); 6] = [
     ("doorbells", connection::doorbells),
     ("errors", connection::errors),
     ("frames", frames::raw),
-];
-
-/// Model of a card, by PCI device number; those of a kind that is not modelled have the nearest that is.
-const MODELS: [(u16, &str); 6] = [
-    (0x1015, "cx4lx"),
-    (0x1017, "cx5"),
-    (0x1019, "cx5"),
-    (0x101d, "cx6dx"),
-    (0x101f, "cx6dx"),
-    (0x1021, "cx7"),
 ];
 
 /// The checks of a card.
@@ -114,8 +105,7 @@ impl CardReport {
 
 /// The device argument of the model of a card behind a kernel.
 fn model_of(pci_device: Option<u16>, kernel: &str) -> String {
-    let card =
-        MODELS.iter().find(|(device, _)| Some(*device) == pci_device).map_or("cx6dx", |(_, card)| card);
+    let card = profile(pci_device);
     let kernel = if kernel.starts_with("5.") && !kernel.starts_with("5.1") {
         ",kernel=5.4"
     } else if kernel.starts_with("6.") {
@@ -134,13 +124,13 @@ impl Survey {
     pub fn of(device: &str) -> Result<Self, DoctorError> {
         let refuse = |problem: String| DoctorError::Device { device: device.to_owned(), problem };
         let mut argument: DeviceArg =
-            device.parse().map_err(|error: pollux_config::ConfigError| refuse(line(&error)))?;
+            device.parse().map_err(|error: pollux_config::ConfigError| refuse(with_causes(&error)))?;
         // Nothing is to come that the checks did not send.
         if Mlx5Card::is_model(&argument) && !argument.args.iter().any(|(key, _)| key == "wire") {
             argument.args.push(("wire".into(), "null".into()));
         }
-        let card = Mlx5Card::find(&argument).map_err(|error| refuse(line(&error)))?;
-        Self::new(card).map_err(|error| refuse(line(&error)))
+        let card = Mlx5Card::find(&argument).map_err(|error| refuse(with_causes(&error)))?;
+        Self::new(card).map_err(|error| refuse(with_causes(&error)))
     }
 
     /// A card that somebody else found.
@@ -194,11 +184,11 @@ impl Survey {
         Ok(out)
     }
 
-    fn step(&self, name: &str, check: impl FnOnce(&Subject, &mut Step) -> Result<(), String>) -> Step {
+    fn step(&self, name: &str, check: impl FnOnce(&Subject, &mut Step) -> Result<(), Refusal>) -> Step {
         let mut step = Step::new(name);
         let before = self.hardware_counters();
         if let Err(why) = check(&self.subject, &mut step) {
-            step.fact("ended", why);
+            step.refusal("ended", why);
         }
         for (counter, value) in self.hardware_counters() {
             let passed = value.saturating_sub(before.get(&counter).copied().unwrap_or(value));
@@ -210,7 +200,10 @@ impl Survey {
         let calls =
             normal::normal(&secrets.of_trace(&self.subject.take_calls(), &scrub::own_memory()), normal::MLX5);
         step.calls = calls.lines().map(str::to_owned).collect();
-        step.facts.values_mut().for_each(|value| *value = secrets.of_text(value));
+        step.facts
+            .values_mut()
+            .chain(step.said.values_mut())
+            .for_each(|value| *value = secrets.of_text(value));
         step
     }
 

@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_report_is_called_by_card_firmware_and_kernel() {
-        let report = "pollux card report 1\nabout card ConnectX-6 Dx\nabout driver mlx5_core\n\
+        let report = "pollux card report 2\nabout card ConnectX-6 Dx\nabout driver mlx5_core\n\
                       about firmware 22.41.1000\nabout kernel 6.12.57+deb13-amd64\nstep device\n";
         assert_eq!(name(report).as_deref(), Some("connectx-6-dx--22-41-1000--6-12-57-deb13-amd64"));
         // No path leads elsewhere.

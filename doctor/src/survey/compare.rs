@@ -1,6 +1,7 @@
 //! Where a card's report and its model's differ: refusals and answers call by call, capabilities by the names of their fields, what
 //! came of each check.
 
+use pollux_explain::line::digits;
 use pollux_explain::normal;
 use pollux_mlx5_abi::caps;
 
@@ -12,7 +13,7 @@ use super::step::Step;
 const CALLS_MAX: usize = 40;
 
 /// Bytes in front of the block in the firmware's answer.
-const HEAD_DIGITS: usize = 32;
+const HEAD_BYTES: usize = 16;
 /// A query of capabilities, as a trace has it: DEVX/OTHER with CMD_IN, and the command's number QUERY_HCA_CAP.
 const QUERY: &str = "call 0x1000/0x1000 0x1000=in:0100";
 
@@ -128,36 +129,16 @@ fn title(kind: u16) -> String {
 /// Kind and block of an answered query of capabilities; none of another call, or one that was refused.
 fn capability(line: &str) -> Option<(u16, Vec<u8>)> {
     let (asked, answered) = line.split_once(" -> ok ")?;
-    let input = expanded(asked.strip_prefix(QUERY)?.split(' ').next()?)?;
+    let input = digits(asked.strip_prefix(QUERY)?.split(' ').next()?)?;
     // Behind the number: user id, reserved, op_mod.
-    let op_mod = u16::from_str_radix(input.get(8..12)?, 16).ok()?;
-    let output = expanded(answered.split_once('=')?.1)?;
-    let digits = output.get(HEAD_DIGITS..)?.as_bytes();
-    let digit = |one: u8| char::from(one).to_digit(16);
-    let block = digits.chunks_exact(2).map(|pair| Some((digit(pair[0])? << 4 | digit(pair[1])?) as u8));
-    Some((op_mod >> 1, block.collect::<Option<_>>()?))
-}
-
-/// Digits with the zeros that stand as a number in braces, up to the length of any answer.
-fn expanded(short: &str) -> Option<String> {
-    let mut out = String::new();
-    let mut rest = short;
-    while let Some((digits, behind)) = rest.split_once('{') {
-        let (zeros, after) = behind.split_once('}')?;
-        let bytes: usize = zeros.parse().ok().filter(|bytes| *bytes <= usize::from(u16::MAX))?;
-        out.push_str(digits);
-        out.extend(std::iter::repeat_n('0', bytes * 2));
-        rest = after;
-        if out.len() > 4 * usize::from(u16::MAX) {
-            return None;
-        }
-    }
-    out.push_str(rest);
-    Some(out)
+    let op_mod = u16::from_be_bytes(*input.get(4..)?.first_chunk()?);
+    let output = digits(answered.split_once('=')?.1)?;
+    Some((op_mod >> 1, output.get(HEAD_BYTES..)?.to_vec()))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::step::Refusal;
     use super::*;
 
     /// An answer about the general capabilities whose first bytes are these.
@@ -219,10 +200,16 @@ mod tests {
     }
 
     #[test]
-    fn strange_numbers_of_zeros_are_no_answer() {
-        for short in ["{99999999999}", "{x}", "{3", "}{", "{65535}{65535}{65535}"] {
-            assert_eq!(expanded(short), None, "{short}");
-        }
-        assert_eq!(expanded("a{2}b").as_deref(), Some("a0000b"));
+    fn refusals_are_compared_by_what_was_answered() {
+        let refused = |said: &str| {
+            let mut step = Step::new("memory");
+            step.refusal("mw", Refusal { fact: "EINVAL".into(), said: said.into() });
+            Document { steps: vec![step], ..Document::default() }
+        };
+        let (card, model) = (refused("mlx5_5: Invalid argument"), refused("mlx5_model0: no such window"));
+        assert!(differences(&card, &model).is_empty());
+        let mut other = card.clone();
+        other.steps[0].fact("mw", "EPERM");
+        assert_eq!(differences(&other, &model), ["memory: mw: card EPERM; model EINVAL"]);
     }
 }

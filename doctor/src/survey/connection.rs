@@ -8,8 +8,8 @@ use pollux_verbs::{
     QpState, WcOpcode, WcStatus,
 };
 
-use super::step::{Step, timed};
-use super::subject::{Subject, line};
+use super::step::{Refusal, Step, refused, timed};
+use super::subject::Subject;
 
 /// The port of an Ethernet function.
 const PORT: u8 = 1;
@@ -60,20 +60,19 @@ struct Pair {
 const RECEIVE: u64 = 1 << 32;
 
 impl Pair {
-    fn new(context: &Context) -> Result<Self, String> {
-        let told = |error: pollux_verbs::VerbsError| line(&error);
-        if context.port_state(PORT).map_err(told)? != PortState::Active {
+    fn new(context: &Context) -> Result<Self, Refusal> {
+        if context.port_state(PORT).map_err(refused)? != PortState::Active {
             return Err("skipped: the port is not active, plug in a cable".into());
         }
-        let gid = context.best_gid(PORT, false).map_err(told)?;
+        let gid = context.best_gid(PORT, false).map_err(refused)?;
         let gid = gid.ok_or("skipped: the port has no GID, give its interface an address")?;
         let index = u8::try_from(gid.index).map_err(|_| format!("GID {} is out of range", gid.index))?;
-        let pd = Pd::new(context).map_err(told)?;
-        let cq = Cq::new(context, CqOptions::new(256)).map_err(told)?;
-        let end = || -> Result<End, String> {
+        let pd = Pd::new(context).map_err(refused)?;
+        let cq = Cq::new(context, CqOptions::new(256)).map_err(refused)?;
+        let end = || -> Result<End, Refusal> {
             let options = QpOptions::new(QpKind::Rc).depth(64, 64).inline(INLINE);
-            let qp = Qp::new(&pd, &cq, &cq, &options).map_err(told)?;
-            Ok(End { qp, memory: Mr::allocate(&pd, MEMORY, RIGHTS).map_err(told)? })
+            let qp = Qp::new(&pd, &cq, &cq, &options).map_err(refused)?;
+            Ok(End { qp, memory: Mr::allocate(&pd, MEMORY, RIGHTS).map_err(refused)? })
         };
         let mut pair = Self { near: end()?, far: end()?, cq, path: Path::new(gid.gid, index) };
         pair.connect()?;
@@ -81,10 +80,10 @@ impl Pair {
     }
 
     /// From RESET to RTS, each to the other.
-    fn connect(&mut self) -> Result<(), String> {
+    fn connect(&mut self) -> Result<(), Refusal> {
         let (near, far) = (self.near.qp.qpn(), self.far.qp.qpn());
         for (end, peer) in [(&mut self.near, far), (&mut self.far, near)] {
-            end.qp.init(PORT, RIGHTS).map_err(|error| line(&error))?;
+            end.qp.init(PORT, RIGHTS).map_err(refused)?;
             let connection = Connection {
                 timeout: TIMEOUT,
                 retries: RETRIES,
@@ -92,7 +91,7 @@ impl Pair {
                 min_rnr_timer: 1,
                 ..Connection::new(self.path, peer)
             };
-            end.qp.connect(&connection).map_err(|error| line(&error))?;
+            end.qp.connect(&connection).map_err(refused)?;
         }
         Ok(())
     }
@@ -121,17 +120,17 @@ impl Pair {
         all
     }
 
-    fn receive(&mut self, id: u64, bytes: usize) -> Result<(), String> {
+    fn receive(&mut self, id: u64, bytes: usize) -> Result<(), Refusal> {
         let memory = self.far.memory.clone();
         let mut list = self.far.qp.receives().ok_or("the queue pair has no receive queue")?;
         let _ = list.mr(RECEIVE + id, &memory, HALF..HALF + bytes);
-        list.ring().map(drop).map_err(|error| line(&error))
+        list.ring().map(drop).map_err(refused)
     }
 
     /// Takes both ends from wherever they are to RESET, and connects them anew.
-    fn recover(&mut self) -> Result<(), String> {
+    fn recover(&mut self) -> Result<(), Refusal> {
         for end in [&mut self.near, &mut self.far] {
-            end.qp.modify(&QpAttributes::state(QpState::RESET)).map_err(|error| line(&error))?;
+            end.qp.modify(&QpAttributes::state(QpState::RESET)).map_err(refused)?;
         }
         // What was flushed is fetched; how much that is depends on when.
         let _flushed = self.wait_all();
@@ -169,7 +168,7 @@ fn pattern(seed: u8) -> Vec<u8> {
 }
 
 /// Each operation once.
-pub(crate) fn operations(subject: &Subject, step: &mut Step) -> Result<(), String> {
+pub(crate) fn operations(subject: &Subject, step: &mut Step) -> Result<(), Refusal> {
     let context = subject.context()?;
     let mut pair = Pair::new(&context)?;
     let operations =
@@ -181,7 +180,7 @@ pub(crate) fn operations(subject: &Subject, step: &mut Step) -> Result<(), Strin
     Ok(())
 }
 
-fn operation(pair: &mut Pair, name: &str, seed: u8) -> Result<String, String> {
+fn operation(pair: &mut Pair, name: &str, seed: u8) -> Result<String, Refusal> {
     let data = pattern(seed);
     let inline = &data[..INLINE as usize];
     pair.near.memory.write(0, &data);
@@ -209,7 +208,7 @@ fn operation(pair: &mut Pair, name: &str, seed: u8) -> Result<String, String> {
         _ => batch.fetch_add(1, address, rkey, 2).mr(&near, 1024..1032),
     };
     let _ = batch.signalled();
-    batch.ring().map_err(|error| line(&error))?;
+    batch.ring().map_err(refused)?;
     let done = pair.wait(if takes_receive { 2 } else { 1 });
     let mut came = vec![0; MESSAGE];
     let right = match name {
@@ -232,7 +231,7 @@ fn operation(pair: &mut Pair, name: &str, seed: u8) -> Result<String, String> {
 }
 
 /// What fences and doorbells cost: no fence is without the other kind of page, so each is taken on its own and as part of a post.
-pub(crate) fn doorbells(subject: &Subject, step: &mut Step) -> Result<(), String> {
+pub(crate) fn doorbells(subject: &Subject, step: &mut Step) -> Result<(), Refusal> {
     use pollux_eal::barrier;
     let fence = |fence: fn()| (0..64).map(|_| timed(fence).0).collect();
     step.cost("fence_to_device", fence(barrier::to_device));
@@ -251,7 +250,7 @@ pub(crate) fn doorbells(subject: &Subject, step: &mut Step) -> Result<(), String
             let _ = batch.send(round).inline(&data[..16]).signalled();
             let begin = pollux_eal::clock::cycles::now_precise();
             let (cycles, posted) = timed(|| batch.ring());
-            posted.map_err(|error| line(&error))?;
+            posted.map_err(refused)?;
             post.push(cycles);
             let done = pair.wait(2);
             whole.push(pollux_eal::clock::cycles::now_precise().wrapping_sub(begin));
@@ -265,7 +264,7 @@ pub(crate) fn doorbells(subject: &Subject, step: &mut Step) -> Result<(), String
 }
 
 /// What each mistake of the requester is answered with, and that both queue pairs work again afterwards.
-pub(crate) fn errors(subject: &Subject, step: &mut Step) -> Result<(), String> {
+pub(crate) fn errors(subject: &Subject, step: &mut Step) -> Result<(), Refusal> {
     let context = subject.context()?;
     let mut pair = Pair::new(&context)?;
     for name in ["wrong_key", "out_of_bounds", "no_receive", "short_receive"] {
@@ -282,16 +281,16 @@ pub(crate) fn errors(subject: &Subject, step: &mut Step) -> Result<(), String> {
             _ => batch.send(1).mr(&near, 0..MESSAGE),
         }
         .signalled();
-        batch.ring().map_err(|error| line(&error))?;
+        batch.ring().map_err(refused)?;
         let done = pair.wait(if name == "short_receive" { 2 } else { 1 });
         step.fact(name, told(&done));
-        let state = pair.near.qp.query().map_err(|error| line(&error))?.qp_state;
+        let state = pair.near.qp.query().map_err(refused)?.qp_state;
         step.fact(format!("{name}_state"), QpState(state));
         // Whatever is posted now is flushed.
         let mut batch = pair.near.qp.batch();
         let _ = batch.send(2).mr(&near, 0..MESSAGE).signalled();
         let flushed = batch.ring().map(|_| told(&pair.wait(1)));
-        step.fact(format!("{name}_then"), flushed.unwrap_or_else(|error| line(&error)));
+        step.outcome(format!("{name}_then"), flushed.map_err(refused));
         pair.recover()?;
         step.fact(format!("{name}_recovered"), operation(&mut pair, "send", 3)?);
     }
@@ -299,11 +298,11 @@ pub(crate) fn errors(subject: &Subject, step: &mut Step) -> Result<(), String> {
 }
 
 /// Each kind of queue pair is made, asked and let go; completion queues are made, resized and moderated.
-pub(crate) fn queues(subject: &Subject, step: &mut Step) -> Result<(), String> {
+pub(crate) fn queues(subject: &Subject, step: &mut Step) -> Result<(), Refusal> {
     let context = subject.context()?;
-    let pd = Pd::new(&context).map_err(|error| line(&error))?;
+    let pd = Pd::new(&context).map_err(refused)?;
     let (cycles, cq) = timed(|| Cq::new(&context, CqOptions::new(64)));
-    let mut cq = cq.map_err(|error| line(&error))?;
+    let mut cq = cq.map_err(refused)?;
     step.cost("create_cq", vec![cycles]);
     step.fact("cq_entries", cq.entries());
     for kind in [QpKind::Rc, QpKind::Uc, QpKind::Ud, QpKind::Raw] {
@@ -312,7 +311,7 @@ pub(crate) fn queues(subject: &Subject, step: &mut Step) -> Result<(), String> {
         let qp = match made {
             Ok(qp) => qp,
             Err(error) => {
-                step.fact(name, line(&error));
+                step.refusal(name, refused(error));
                 continue;
             }
         };
@@ -323,12 +322,12 @@ pub(crate) fn queues(subject: &Subject, step: &mut Step) -> Result<(), String> {
             format!("sends={} receives={} inline={}", sizes.sends, sizes.receives, sizes.inline),
         );
         let state = qp.query().map(|told| QpState(told.qp_state).to_string());
-        step.fact(format!("{name}_state"), state.unwrap_or_else(|error| line(&error)));
+        step.outcome(format!("{name}_state"), state.map_err(refused));
         let (cycles, ()) = timed(|| drop(qp));
         step.cost(format!("destroy_{name}"), vec![cycles]);
     }
     let resized = cq.resize(256).map(|()| format!("{} entries", cq.entries()));
-    step.fact("cq_resize", resized.unwrap_or_else(|error| line(&error)));
-    step.fact("cq_moderate", cq.moderate(8, 16).map_or_else(|error| line(&error), |()| "ok".into()));
+    step.outcome("cq_resize", resized.map_err(refused));
+    step.outcome("cq_moderate", cq.moderate(8, 16).map(|()| "ok").map_err(refused));
     Ok(())
 }

@@ -1,12 +1,13 @@
 //! A report as a file: lines of text, the version in the first, how many there are and their sum in the last.
 //!
 //! ```text
-//! pollux card report 1
+//! pollux card report 2
 //! about KEY VALUE           which card, kernel and processor
 //! step NAME                 a check; its lines follow
 //! call ... -> ...           a call and its answer, in the form of `pollux_explain::normal` (also `write`, `map`)
 //! fact NAME VALUE           what came of it; compared with the model's
-//! counter NAME NUMBER       not compared, as all that follows
+//! said NAME TEXT            that fact, a refusal, in words; not compared, as all that follows
+//! counter NAME NUMBER
 //! cycles NAME MEDIAN LEAST MOST
 //! end LINES SUM
 //! ```
@@ -21,7 +22,7 @@ use crate::DoctorError;
 
 const TITLE: &str = "pollux card report";
 /// Of the form and of the list of checks: reports of different ones are not compared.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 /// No report is longer.
 const BYTES_MAX: u64 = 16 << 20;
 
@@ -49,6 +50,9 @@ impl Document {
             }
             for (name, value) in &step.facts {
                 let _ = writeln!(out, "fact {name} {value}");
+            }
+            for (name, value) in &step.said {
+                let _ = writeln!(out, "said {name} {value}");
             }
             for (name, value) in &step.counters {
                 let _ = writeln!(out, "counter {name} {value}");
@@ -130,9 +134,10 @@ impl Document {
         let mut words = rest.split(' ');
         match kind {
             "call" | "write" | "map" => step.calls.push(line.to_owned()),
-            "fact" => {
+            "fact" | "said" => {
                 let (name, value) = rest.split_once(' ')?;
-                let _ = step.facts.insert(name.into(), value.into());
+                let told = if kind == "fact" { &mut step.facts } else { &mut step.said };
+                let _ = told.insert(name.into(), value.into());
             }
             "counter" => {
                 let _ = step.counters.insert(words.next()?.into(), words.next()?.parse().ok()?);
@@ -151,6 +156,7 @@ impl Document {
 
 #[cfg(test)]
 mod tests {
+    use super::super::step::Refusal;
     use super::*;
 
     fn document() -> Document {
@@ -160,6 +166,7 @@ mod tests {
             "map 4096 Read -> ok".into(),
         ];
         step.fact("port 1", "gid_tbl_len=256  two");
+        step.refusal("mw", Refusal { fact: "EINVAL".into(), said: "mlx5_0: no  window".into() });
         step.counter("drops", 3);
         step.cost("query", vec![3, 1, 2]);
         let about = BTreeMap::from([("card".to_owned(), "ConnectX-5".to_owned())]);
@@ -171,7 +178,7 @@ mod tests {
         let text = document().text();
         assert_eq!(Document::parse(&text), Ok(document()), "{text}");
         assert!(
-            text.contains("fact port-1 gid_tbl_len=256 two\ncounter drops 3\ncycles query 2 1 3\n"),
+            text.contains("fact port-1 gid_tbl_len=256 two\nsaid mw mlx5_0: no window\ncounter drops 3\ncycles query 2 1 3\n"),
             "{text}"
         );
     }
@@ -191,7 +198,7 @@ mod tests {
         let text = document().text();
         let why = |text: &str| Document::parse(text).expect_err("refused");
         assert!(why(&text.replace("drops 3", "drops 4")).contains("changed or damaged"));
-        assert!(why(&text.replacen("report 1", "report 2", 1)).contains("is of version 2"));
+        assert!(why(&text.replacen("report 2", "report 1", 1)).contains("is of version 1"));
         assert!(why("").contains("no report of a card") && why("GIF89a").contains("no report of a card"));
         let strange = |line: &str| {
             let body = format!("{TITLE} {VERSION}\n{line}\n");

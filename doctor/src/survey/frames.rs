@@ -15,8 +15,8 @@ use pollux_verbs::{
     Access, Buffers, Context, Cq, CqOptions, EthFilter, FlowSpec, FlowType, Pd, Qp, QpKind, QpOptions, Rule,
 };
 
-use super::step::{Step, timed};
-use super::subject::{Subject, line};
+use super::step::{Refusal, Step, refused, timed};
+use super::subject::Subject;
 
 /// Locally administered, not a group: `02` and the letters of the project.
 pub(crate) const ADDRESS: [u8; 6] = [0x02, b'P', b'L', b'X', 0x5f, 0x01];
@@ -41,16 +41,15 @@ fn frame(number: usize, bytes: usize) -> Vec<u8> {
 }
 
 /// RAW_PACKET queue pairs of two contexts: one sends, a rule leads it to the other.
-pub(crate) fn raw(subject: &Subject, step: &mut Step) -> Result<(), String> {
-    let told = |error: pollux_verbs::VerbsError| line(&error);
+pub(crate) fn raw(subject: &Subject, step: &mut Step) -> Result<(), Refusal> {
     let contexts = [subject.context()?, subject.context()?];
-    let end = |context: &Context| -> Result<(Cq, Qp, Buffers), String> {
-        let pd = Pd::new(context).map_err(told)?;
-        let cq = Cq::new(context, CqOptions::new(256)).map_err(told)?;
-        let mut qp = Qp::new(&pd, &cq, &cq, &QpOptions::new(QpKind::Raw)).map_err(told)?;
-        qp.init(1, Access::empty()).map_err(told)?;
-        qp.ready_frames().map_err(told)?;
-        Ok((cq, qp, Buffers::new(&pd, 128, 2048).map_err(told)?))
+    let end = |context: &Context| -> Result<(Cq, Qp, Buffers), Refusal> {
+        let pd = Pd::new(context).map_err(refused)?;
+        let cq = Cq::new(context, CqOptions::new(256)).map_err(refused)?;
+        let mut qp = Qp::new(&pd, &cq, &cq, &QpOptions::new(QpKind::Raw)).map_err(refused)?;
+        qp.init(1, Access::empty()).map_err(refused)?;
+        qp.ready_frames().map_err(refused)?;
+        Ok((cq, qp, Buffers::new(&pd, 128, 2048).map_err(refused)?))
     };
     let (mut send_cq, mut sends, room) = end(&contexts[0])?;
     let (mut receive_cq, mut receives, space) = end(&contexts[1])?;
@@ -69,13 +68,13 @@ pub(crate) fn raw(subject: &Subject, step: &mut Step) -> Result<(), String> {
     let specs = [FlowSpec::Eth { value: filter, mask: all, inner: false }];
     let rule = Rule { port: 1, priority: 0, kind: FlowType::NORMAL, specs: &specs };
     let (cycles, steered) = timed(|| receives.steer(&rule));
-    let rule = steered.map_err(told)?;
+    let rule = steered.map_err(refused)?;
     step.cost("create_flow", vec![cycles]);
     let mut list = receives.receives().ok_or("the queue pair has no receive queue")?;
     for id in 0..LENGTHS.len() as u64 {
         let _ = list.piece(id, space.take().ok_or("no buffer")?);
     }
-    list.ring().map_err(|error| line(&error))?;
+    list.ring().map_err(refused)?;
     let mut batch = sends.batch();
     for (number, bytes) in LENGTHS.into_iter().enumerate() {
         let _ = batch
@@ -84,7 +83,7 @@ pub(crate) fn raw(subject: &Subject, step: &mut Step) -> Result<(), String> {
             .signalled();
     }
     let (cycles, posted) = timed(|| batch.ring());
-    posted.map_err(|error| line(&error))?;
+    posted.map_err(refused)?;
     step.cost("post", vec![cycles]);
     let (mut sent, mut right, mut failed) = (0, 0, Vec::new());
     let begin = Instant::now();
@@ -104,7 +103,7 @@ pub(crate) fn raw(subject: &Subject, step: &mut Step) -> Result<(), String> {
     }
     step.fact("sends", if failed.is_empty() { format!("{sent} completed") } else { failed.join(", ") });
     step.fact("frames", format!("{right} of {} came back as they were", LENGTHS.len()));
-    receives.unsteer(rule).map_err(told)
+    receives.unsteer(rule).map_err(refused)
 }
 
 /// Ways of receiving and sending that a driver can choose, by DPDK's keys. Those that a card does not have are refused or done
@@ -135,42 +134,41 @@ struct Isolated {
 }
 
 impl Isolated {
-    fn open(subject: &Subject, arguments: &Arguments, pool: &MbufPool) -> Result<Self, String> {
-        let told = |error: pollux_port::PortError| line(&error);
+    fn open(subject: &Subject, arguments: &Arguments, pool: &MbufPool) -> Result<Self, Refusal> {
         let spec = Mlx5Spec {
             arguments: arguments.clone(),
             // Its calls come in an order of their own; control calls look at the device here.
             watch: false,
             ..Mlx5Spec::new(subject.channel()?, subject.netdev(), Memory::ordinary())
         };
-        let driver = Mlx5Port::open(spec).map_err(told)?;
+        let driver = Mlx5Port::open(spec).map_err(refused)?;
         let mut port = Port::new(PortId(0), "card", Box::new(driver));
         // Before there are queues, so that no frame of the kernel's ever comes here.
-        port.flow_isolate(true).map_err(told)?;
+        port.flow_isolate(true).map_err(refused)?;
         let mut config = PortConfig::queues(1, 1, pool);
         (config.rx_queues[0].descriptors, config.tx_queues[0].descriptors) = (DESCRIPTORS, DESCRIPTORS);
-        let queues = port.bring_up(config).map_err(told)?;
+        let queues = port.bring_up(config).map_err(refused)?;
         if !port.flow_isolated() {
             return Err("the port does not stay isolated".into());
         }
         Ok(Self { queues, port })
     }
 
-    fn close(self) -> Result<(), String> {
+    fn close(self) -> Result<(), Refusal> {
         let Self { queues, mut port } = self;
-        port.stop().map_err(|error| line(&error))?;
+        port.stop().map_err(refused)?;
         drop(queues);
-        port.close().map_err(|error| line(&error))
+        port.close().map_err(refused)
     }
 }
 
 /// Frames from one port of the card to another one of its, in one of the [modes](MODES).
-pub(crate) fn mode(subject: &Subject, step: &mut Step, keys: &str) -> Result<(), String> {
+pub(crate) fn mode(subject: &Subject, step: &mut Step, keys: &str) -> Result<(), Refusal> {
     let device = format!("card,{keys}");
     let device: pollux_config::DeviceArg =
-        device.trim_end_matches(',').parse().map_err(|error: pollux_config::ConfigError| line(&error))?;
-    let arguments = Arguments::parse(&device).map_err(|error| line(&error))?;
-    let pool = MbufPool::builder("survey", MBUFS).build_anonymous().map_err(|error| line(&error))?;
+        device.trim_end_matches(',').parse().map_err(refused::<pollux_config::ConfigError>)?;
+    let arguments = Arguments::parse(&device).map_err(refused)?;
+    let pool = MbufPool::builder("survey", MBUFS).build_anonymous().map_err(refused)?;
     let mut from = Isolated::open(subject, &arguments, &pool)?;
     let mut to = Isolated::open(subject, &arguments, &pool)?;
     step.fact("receives", to.queues.rx[0].burst_mode());
@@ -179,7 +177,7 @@ pub(crate) fn mode(subject: &Subject, step: &mut Step, keys: &str) -> Result<(),
     let rule = FlowRule::new()
         .item(FlowItem::Eth(ItemMatch::masked(eth(ADDRESS, ETHER_TYPE), eth([0xff; 6], 0xffff))))
         .action(FlowAction::Queue(QueueId(0)));
-    let made = to.port.flow_create(&rule).map_err(|error| line(&error))?;
+    let made = to.port.flow_create(&rule).map_err(refused)?;
     let (mut sending, mut receiving) = (Vec::new(), Vec::new());
     for bytes in LENGTHS {
         let frames: Vec<Vec<u8>> = (0..EACH).map(|number| frame(number, bytes)).collect();
@@ -219,7 +217,7 @@ pub(crate) fn mode(subject: &Subject, step: &mut Step, keys: &str) -> Result<(),
     }
     step.cost("tx_burst_per_frame", sending);
     step.cost("rx_burst_per_frame", receiving);
-    to.port.flow_destroy(made).map_err(|error| line(&error))?;
+    to.port.flow_destroy(made).map_err(refused)?;
     for (side, end) in [("from", &from), ("to", &to)] {
         for stat in end.port.xstats().into_iter().filter(|stat| stat.value != 0) {
             step.counter(format!("{side}.{}", stat.name), stat.value);

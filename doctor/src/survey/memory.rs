@@ -2,8 +2,8 @@
 
 use pollux_verbs::{Access, Context, Dm, Mr, Mw, MwType, Pd};
 
-use super::step::{Step, timed};
-use super::subject::{Subject, line};
+use super::step::{Refusal, Step, refused, timed};
+use super::subject::Subject;
 
 /// Lengths that are registered: a page, several, a large page.
 const LENGTHS: [usize; 3] = [1 << 12, 1 << 16, 1 << 21];
@@ -23,10 +23,10 @@ const RIGHTS: [(&str, Access); 6] = [
 const DEVICE_BYTES: usize = 4096;
 
 /// Makes each kind, and lets it go.
-pub(crate) fn memory(subject: &Subject, step: &mut Step) -> Result<(), String> {
+pub(crate) fn memory(subject: &Subject, step: &mut Step) -> Result<(), Refusal> {
     let context = subject.context()?;
     let (cycles, pd) = timed(|| Pd::new(&context));
-    let pd = pd.map_err(|error| line(&error))?;
+    let pd = pd.map_err(refused)?;
     step.cost("alloc_pd", vec![cycles]);
     for bytes in LENGTHS {
         let (mut registered, mut ended) = (Vec::new(), Vec::new());
@@ -37,10 +37,10 @@ pub(crate) fn memory(subject: &Subject, step: &mut Step) -> Result<(), String> {
                     registered.push(cycles);
                     let (cycles, end) = timed(|| mr.deregister());
                     ended.push(cycles);
-                    let end = end.map(drop).map_err(|refused| line(&refused.0));
-                    step.fact(format!("mr_{bytes}_{name}"), end.map_or_else(|why| why, |()| "ok".into()));
+                    let end = end.map(|_| "ok").map_err(|kept| refused(kept.0));
+                    step.outcome(format!("mr_{bytes}_{name}"), end);
                 }
-                Err(error) => step.fact(format!("mr_{bytes}_{name}"), line(&error)),
+                Err(error) => step.refusal(format!("mr_{bytes}_{name}"), refused(error)),
             }
         }
         step.cost(format!("reg_mr_{bytes}"), registered);
@@ -48,18 +48,18 @@ pub(crate) fn memory(subject: &Subject, step: &mut Step) -> Result<(), String> {
     }
     for (name, kind) in [("mw_type1", MwType::Type1), ("mw_type2", MwType::Type2)] {
         let made = Mw::new(&pd, kind);
-        step.fact(name, made.map_or_else(|error| line(&error), |_| "ok".into()));
+        step.outcome(name, made.map(|_| "ok").map_err(refused));
     }
-    step.fact("dm", device_memory(&context).unwrap_or_else(|why| why));
+    step.outcome("dm", device_memory(&context));
     Ok(())
 }
 
 /// Bytes through memory on the device and back.
-fn device_memory(context: &Context) -> Result<String, String> {
-    let memory = Dm::new(context, DEVICE_BYTES, 0).map_err(|error| line(&error))?;
+fn device_memory(context: &Context) -> Result<String, Refusal> {
+    let memory = Dm::new(context, DEVICE_BYTES, 0).map_err(refused)?;
     let pattern: Vec<u8> = (0..64_u8).collect();
     let mut back = vec![0; pattern.len()];
-    memory.write(0, &pattern).map_err(|error| line(&error))?;
-    memory.read(0, &mut back).map_err(|error| line(&error))?;
+    memory.write(0, &pattern).map_err(refused)?;
+    memory.read(0, &mut back).map_err(refused)?;
     Ok(if back == pattern { "ok".into() } else { "other bytes came back".into() })
 }

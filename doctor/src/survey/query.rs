@@ -2,8 +2,8 @@
 
 use pollux_mlx5_abi::caps::kind;
 
-use super::step::{Step, timed};
-use super::subject::{Subject, line};
+use super::step::{Refusal, Step, refused, timed};
+use super::subject::Subject;
 
 /// The first port, and one that an Ethernet function does not have: a refusal is an answer too.
 const PORTS: [u8; 2] = [1, 2];
@@ -12,9 +12,9 @@ const PORTS: [u8; 2] = [1, 2];
 const ROUNDS: usize = 16;
 
 /// The device, its ports, its clock.
-pub(crate) fn device(subject: &Subject, step: &mut Step) -> Result<(), String> {
+pub(crate) fn device(subject: &Subject, step: &mut Step) -> Result<(), Refusal> {
     let context = subject.context()?;
-    let attributes = context.device().map_err(|error| line(&error))?;
+    let attributes = context.device().map_err(refused)?;
     let base = &attributes.base;
     for (name, value) in [
         ("max_qp", base.max_qp),
@@ -28,18 +28,14 @@ pub(crate) fn device(subject: &Subject, step: &mut Step) -> Result<(), String> {
         step.fact(name, value);
     }
     for port in PORTS {
-        match context.port(port) {
-            Ok(told) => {
-                step.fact(format!("port{port}"), format!("gid_tbl_len={}", told.legacy_resp.gid_tbl_len))
-            }
-            Err(error) => step.fact(format!("port{port}"), line(&error)),
-        }
+        let told = context.port(port).map(|told| format!("gid_tbl_len={}", told.legacy_resp.gid_tbl_len));
+        step.outcome(format!("port{port}"), told.map_err(refused));
     }
     step.fact("clock", if context.clock().is_ok() { "mapped" } else { "none" });
     let mut samples = Vec::new();
     for _ in 0..ROUNDS {
         let (cycles, told) = timed(|| context.port(1));
-        told.map_err(|error| line(&error))?;
+        told.map_err(refused)?;
         samples.push(cycles);
     }
     step.cost("query_port", samples);
@@ -62,11 +58,11 @@ pub(crate) const KINDS: [(&str, u16); 11] = [
 ];
 
 /// All that the firmware says it can do, as it stands in its answers.
-pub(crate) fn capabilities(subject: &Subject, step: &mut Step) -> Result<(), String> {
+pub(crate) fn capabilities(subject: &Subject, step: &mut Step) -> Result<(), Refusal> {
     let context = subject.context()?;
     for (name, kind) in KINDS {
         let told = context.firmware_capabilities(kind);
-        step.fact(name, told.map_or_else(|error| line(&error), |_| "told".into()));
+        step.outcome(name, told.map(|_| "told").map_err(refused));
     }
     Ok(())
 }

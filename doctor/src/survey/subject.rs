@@ -1,33 +1,17 @@
 //! The card of a survey: every file of its that is opened writes its calls down.
 
 use std::fmt;
-use std::io::Write;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use pollux_bringup::{BringupError, Mlx5Card};
-use pollux_eal::with_causes;
 use pollux_pmd_mlx::Netdev;
 use pollux_port::{Link, MacAddress};
 use pollux_uverbs::Channel;
-use pollux_uverbs::trace::Traced;
+use pollux_uverbs::trace::{Lines, Traced};
 use pollux_verbs::{Context, Options};
 
 use super::scrub::Secrets;
-
-/// Lines of calls, as they are written down.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
+use super::step::{Refusal, refused};
 
 /// A card, and what is known of it that no report may tell.
 pub(crate) struct Subject {
@@ -40,11 +24,6 @@ impl fmt::Debug for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Subject").field("card", &self.card).finish_non_exhaustive()
     }
-}
-
-/// An error with its causes, in one line.
-pub(crate) fn line(error: &dyn std::error::Error) -> String {
-    with_causes(error)
 }
 
 impl Subject {
@@ -62,15 +41,15 @@ impl Subject {
     }
 
     /// Its file, opened once more; what goes through it is written down.
-    pub(crate) fn channel(&self) -> Result<Arc<dyn Channel>, String> {
-        let channel = self.card.channel().map_err(|error| line(&error))?;
+    pub(crate) fn channel(&self) -> Result<Arc<dyn Channel>, Refusal> {
+        let channel = self.card.channel().map_err(refused)?;
         Ok(Arc::new(Traced::new(channel, Box::new(self.lines.clone()))))
     }
 
     /// An RDMA context of it.
-    pub(crate) fn context(&self) -> Result<Context, String> {
+    pub(crate) fn context(&self) -> Result<Context, Refusal> {
         let options = Options::default();
-        self.card.context(self.channel()?, options).map_err(|error| line(&error))
+        self.card.context(self.channel()?, options).map_err(refused)
     }
 
     /// The interface beside it, as a port may have it: to look at, not to change.
@@ -80,8 +59,7 @@ impl Subject {
 
     /// The calls since this was asked last.
     pub(crate) fn take_calls(&self) -> String {
-        let lines = std::mem::take(&mut *self.lines.0.lock().unwrap_or_else(PoisonError::into_inner));
-        String::from_utf8_lossy(&lines).into_owned()
+        self.lines.take()
     }
 }
 
