@@ -25,7 +25,7 @@ pub use message::{
     Response, SOCKET,
 };
 pub use ring::{
-    Counts, Damaged, INTERFACES_MAX, Interface, Layout, Passage, Reader, Record, Reserved, Writer,
+    BURST_MAX, Counts, Damaged, INTERFACES_MAX, Interface, Layout, Passage, Reader, Record, Reserved, Writer,
 };
 
 /// Longest part of a frame that is kept, as in libpcap (`MAXIMUM_SNAPLEN`).

@@ -75,6 +75,34 @@ fn two_lcores_have_records_of_their_own() {
     });
 }
 
+/// A queue that takes one of two frames, or none: what it gives back another lcore may take at once.
+#[test]
+fn room_that_is_given_back_is_anothers() {
+    for taken in [0, 1] {
+        explore(3, move || {
+            let (writer, mut reader) = ring(4);
+            let other = Arc::clone(&writer);
+            let lcore = thread::spawn(move || {
+                let frames = [[1_u8; 16], [3; 16]];
+                let passage = Passage { ticks: 1, queue: 1, sent: true };
+                other.reserve(&ALL, passage, frames.iter().map(|frame| &frame[..])).commit(taken);
+            });
+            let reads = thread::spawn(move || {
+                let early = look(&mut reader);
+                (reader, early)
+            });
+            put(&writer, 2);
+            lcore.join().expect("no panic");
+            let (mut reader, early) = reads.join().expect("no panic");
+            let mut seen: Vec<u8> = early.into_iter().collect();
+            seen.extend(std::iter::from_fn(|| look(&mut reader)));
+            seen.sort_unstable();
+            assert_eq!(seen, [1, 2][1 - taken..], "of what one took, and the other's");
+            assert_eq!(reader.counts(0).dropped, 0);
+        });
+    }
+}
+
 /// Not a test of its own: `cargo xtask relaxations` asks which relaxations there are.
 #[test]
 fn relaxations() {

@@ -9,6 +9,10 @@
 //!
 //! An lcore reserves the records of a burst by one compare-and-swap on a head that the reader cannot see, writes them, and stamps them. The
 //! stamps are apart from the frames, so that no byte of a frame can pass for one. What has no room is dropped and counted.
+//!
+//! The records of frames that were not sent after all are the last of their burst, and are given back: the head goes back to where they
+//! begin, unless another lcore has reserved room behind them meanwhile. Then they are stamped as void, and take up room until the reader has
+//! passed over them. So a tx queue that takes nothing, however often it is tried, costs copies and no room.
 
 mod memory;
 mod reader;
@@ -18,7 +22,7 @@ pub use memory::Layout;
 #[cfg(all(test, loom))]
 pub(crate) use memory::Words;
 pub use reader::{Damaged, Reader, Record};
-pub use writer::{Interface, Passage, Reserved, Writer};
+pub use writer::{BURST_MAX, Interface, Passage, Reserved, Writer};
 
 /// Most interfaces of one capture.
 pub const INTERFACES_MAX: usize = if cfg!(loom) { 1 } else { 64 };

@@ -1,6 +1,6 @@
 //! The capture's side: takes records out.
 
-use pollux_atomic::Ordering;
+use pollux_atomic::{AtomicU64, Ordering};
 
 use super::memory::{Layout, Memory};
 use super::{BLOCK_WORDS, Counts, HEAD_WORDS, VOID, blocks, stamp};
@@ -35,6 +35,12 @@ pub struct Record {
     pub wire_bytes: u32,
 }
 
+fn copy(places: &mut [[u8; 8]], words: &[AtomicU64]) {
+    for (place, word) in places.iter_mut().zip(words) {
+        *place = word.load(Ordering::Relaxed).to_le_bytes();
+    }
+}
+
 impl Reader {
     /// A reader of the memory behind a file that the application sent.
     ///
@@ -60,29 +66,36 @@ impl Reader {
             if found & !VOID != stamp(self.position) {
                 return Ok(None);
             }
-            let record = self.read(frame)?;
+            let record = self.read((found & VOID == 0).then_some(&mut *frame))?;
             if found & VOID == 0 {
                 return Ok(Some(record));
             }
         }
     }
 
-    fn read(&mut self, frame: &mut Vec<u8>) -> Result<Record, Damaged> {
+    /// Steps over the next record; `frame` is for its frame.
+    fn read(&mut self, frame: Option<&mut Vec<u8>>) -> Result<Record, Damaged> {
         let data = self.layout.data(self.memory.words());
         let start = self.layout.slot(self.position) * BLOCK_WORDS;
-        let word = |at: usize| data[(start + at) & (data.len() - 1)].load(Ordering::Relaxed);
-        let (ticks, lengths, place) = (word(0), word(1), word(2));
+        // A block does not lie across the ring's end.
+        let [ticks, lengths, place] = [0, 1, 2].map(|at| data[start + at].load(Ordering::Relaxed));
         let bytes = lengths >> 32;
         let own = blocks(bytes as usize);
         if bytes > SNAPLEN_MAX.into() || own > self.layout.blocks() {
             return Err(Damaged { position: self.position, bytes });
         }
-        let bytes = bytes as usize;
-        frame.clear();
-        for at in 0..bytes.div_ceil(8) {
-            frame.extend_from_slice(&word(HEAD_WORDS + at).to_le_bytes());
+        if let Some(frame) = frame {
+            let bytes = bytes as usize;
+            // What stood there is written over.
+            frame.resize(bytes.next_multiple_of(8), 0);
+            let (places, _) = frame.as_chunks_mut::<8>();
+            // A block is longer than its head, so that a frame begins before the ring's end; it may go on at the ring's beginning.
+            let begin = start + HEAD_WORDS;
+            let (first, rest) = places.split_at_mut(places.len().min(data.len() - begin));
+            copy(first, &data[begin..]);
+            copy(rest, data);
+            frame.truncate(bytes);
         }
-        frame.truncate(bytes);
         self.position = self.position.wrapping_add(own as u64);
         let passage = Passage { ticks, queue: (place >> 16) as u16, sent: place >> 32 & 1 == 1 };
         Ok(Record { interface: place as u16, passage, wire_bytes: lengths as u32 })

@@ -108,6 +108,51 @@ fn what_was_not_sent_is_not_seen() {
     assert_eq!(reader.counts(0), Counts { captured: 3, filtered: 0, dropped: 0 });
 }
 
+/// As at a tx queue that is full for a while: it is tried with the same burst again and again.
+#[test]
+fn what_is_never_sent_takes_no_room() {
+    let (writer, mut reader) = ring();
+    let frames = [[7_u8; 1000]; 32];
+    let all = || frames.iter().map(|frame| &frame[..]);
+    for _ in 0..10 * BLOCKS / (32 * 16) {
+        writer.reserve(&ALL, NOW, all()).commit(0);
+        // As by a panic.
+        drop(writer.reserve(&ALL, NOW, all()));
+    }
+    writer.reserve(&ALL, NOW, all()).commit(5);
+    assert_eq!(reader.counts(0), Counts { captured: 5, filtered: 0, dropped: 0 });
+    // All of the ring but that is free.
+    let frame: &[u8] = &[5; 40];
+    (0..BLOCKS - 5 * 16).for_each(|_| put(&writer, &[frame]));
+    put(&writer, &[frame]);
+    assert_eq!(reader.counts(0).dropped, 1);
+    let seen: Vec<usize> = std::iter::from_fn(|| next(&mut reader)).map(|(_, frame)| frame.len()).collect();
+    assert_eq!(seen, [vec![1000; 5], vec![40; BLOCKS - 5 * 16]].concat());
+}
+
+/// Another lcore has taken room behind it: it is passed over, without a frame.
+#[test]
+fn what_is_not_the_last_is_void() {
+    let (writer, mut reader) = ring();
+    let frames: [&[u8]; 2] = [&[1; 300], &[2; 300]];
+    let first = writer.reserve(&ALL, NOW, frames.iter().copied());
+    let second = writer.reserve(&ALL, NOW, frames.iter().copied());
+    let third = writer.reserve(&ALL, NOW, frames.iter().copied());
+    first.commit(1);
+    third.commit(0);
+    second.commit(1);
+    put(&writer, &[b"three"]);
+    let seen: Vec<_> = std::iter::from_fn(|| next(&mut reader)).map(|(_, frame)| frame).collect();
+    assert_eq!(seen, [&[1; 300][..], &[1; 300], b"three"]);
+    // Two records of the first, one of the second, and the last one: the head went back twice.
+    let used = 3 * 6 + 1;
+    let frame: &[u8] = &[5; 40];
+    (0..BLOCKS - used).for_each(|_| put(&writer, &[frame]));
+    assert_eq!(reader.counts(0).dropped, 0);
+    put(&writer, &[frame]);
+    assert_eq!(reader.counts(0).dropped, 1);
+}
+
 #[test]
 fn a_filter_and_a_snap_length_decide_what_is_kept() {
     let (writer, mut reader) = ring();
@@ -196,7 +241,13 @@ fn stress_many_lcores_and_a_slow_reader() {
                 for number in 0..EACH {
                     let frame = number.to_le_bytes().repeat(1 + number as usize % 60);
                     let passage = Passage { ticks: number.into(), queue, sent: false };
-                    writer.reserve(&ALL, passage, std::iter::once(&frame[..])).commit(1);
+                    let wrong: [&[u8]; 3] = [&[0xee; 700]; 3];
+                    if number % 3 == 0 {
+                        writer.reserve(&ALL, passage, wrong.iter().copied()).commit(0);
+                    }
+                    let burst = [&frame[..], wrong[0]];
+                    let counts = if number % 2 == 0 { [2, 1] } else { [1, 1] };
+                    writer.reserve(&ALL, passage, burst.into_iter().take(counts[0])).commit(counts[1]);
                 }
             })
         })

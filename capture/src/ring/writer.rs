@@ -9,8 +9,8 @@ use super::memory::{Layout, Memory};
 use super::{BLOCK_WORDS, HEAD_WORDS, VOID, blocks, stamp};
 use crate::{Frame, Program, order};
 
-/// Most frames of a burst.
-const BURST_MAX: usize = 64;
+/// Most frames of a burst: as many as a word has bits.
+pub const BURST_MAX: usize = u64::BITS as usize;
 
 /// Puts frames into a ring. All lcores share it.
 #[derive(Debug)]
@@ -129,11 +129,20 @@ impl Writer {
             let room = if needed <= free { needed } else { fitting(records, free) };
             let next = head.wrapping_add(room);
             if room == 0
-                || self.head.compare_exchange_weak(head, next, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+                || self.head.compare_exchange_weak(head, next, order::room_take(), Ordering::Relaxed).is_ok()
             {
                 return (head, room);
             }
         }
+    }
+
+    /// Gives back room from `cut` on that was taken up to `end` and not stamped; false when somebody has taken room behind it.
+    ///
+    /// The head is never before the end of a reservation that somebody has, or has stamped: whoever finds it at the own end is the last, and
+    /// moves it to no earlier than the own beginning. So no position is stamped that another has, and the reader, which stops before the
+    /// first one without a stamp, is not beyond the head.
+    fn give_back(&self, cut: u64, end: u64) -> bool {
+        self.head.compare_exchange(end, cut, order::room_back(), Ordering::Relaxed).is_ok()
     }
 
     fn put(&self, position: u64, interface: u16, passage: Passage, frame: &impl Frame, bytes: usize) {
@@ -253,10 +262,14 @@ impl Reserved<'_> {
         }
     }
 
-    /// Stamps the records that were written; those of frames outside of `passed` as void.
+    /// Stamps the records that were written. The room of those outside of `passed`, which are the last ones, is given back; else they
+    /// are stamped as void.
     fn publish(&self, passed: u64) {
         let words = self.writer.memory.words();
-        let (mut position, mut left) = (self.start, self.written);
+        let (cut, end) = (self.end_of(self.written & passed), self.end_of(self.written));
+        let given_back = cut != end && self.writer.give_back(cut, end);
+        let (mut position, mut left) =
+            (self.start, if given_back { self.written & passed } else { self.written });
         while left != 0 {
             let at = left.trailing_zeros() as usize;
             left &= left - 1;
@@ -265,6 +278,16 @@ impl Reserved<'_> {
             place.store(stamp(position) | void, order::stamp_write());
             position = position.wrapping_add(self.blocks[at].into());
         }
+    }
+
+    /// Where the records of these frames end, which are the first ones that were written.
+    fn end_of(&self, mut frames: u64) -> u64 {
+        let mut position = self.start;
+        while frames != 0 {
+            position = position.wrapping_add(self.blocks[frames.trailing_zeros() as usize].into());
+            frames &= frames - 1;
+        }
+        position
     }
 }
 
