@@ -3,6 +3,8 @@
 //!
 //! Called by `telemetry` here, by `bringup` for captures, and by their clients, which look for them.
 
+mod serve;
+
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,6 +16,7 @@ use rustix::net::SocketFlags;
 
 use crate::EalError;
 use crate::socket_file::{SocketFile, SocketFileError};
+pub use serve::{Gone, Service, serve};
 
 /// Names of sockets of one prefix are tried up to this suffix. Source: DPDK `lib/telemetry/telemetry.c`, a 16-bit suffix.
 const SUFFIX_MAX: u16 = i16::MAX.cast_unsigned();

@@ -1,22 +1,19 @@
-//! The thread that answers all clients. None of them can hold it up: nothing here waits but [`poll`], and a client that does not
-//! read its answer is not read from.
+//! The thread that answers all clients.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 
 use super::CLIENTS_MAX;
 use super::command::{MESSAGE_MAX, info};
 use crate::event::EventFd;
-use crate::prefix_socket::PrefixSocket;
+use crate::prefix_socket::{Gone, PrefixSocket, Service, serve};
 
 /// After this a client that does not read its answer makes room for one that waits to be accepted.
 const UNREAD_MAX: Duration = Duration::from_secs(1);
-/// How long nobody is accepted after the process ran out of descriptors.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// One client.
 struct Client {
@@ -24,9 +21,6 @@ struct Client {
     /// An answer that the socket had no room for, and since when.
     unsent: Option<(String, Instant)>,
 }
-
-/// The client is gone, or is to go.
-struct Gone;
 
 impl Client {
     fn new(socket: OwnedFd) -> Result<Self, Gone> {
@@ -47,11 +41,6 @@ impl Client {
         Ok(())
     }
 
-    /// What to wait for: one answer at a time.
-    fn interest(&self) -> PollFlags {
-        if self.unsent.is_some() { PollFlags::OUT } else { PollFlags::IN }
-    }
-
     /// One message, or one more try to send an answer.
     fn step(&mut self, answer: &impl Fn(&[u8]) -> String) -> Result<(), Gone> {
         if let Some((unsent, since)) = self.unsent.take() {
@@ -69,59 +58,40 @@ impl Client {
     }
 }
 
-/// Answers until `end` is signalled.
-pub(super) fn run(listener: &PrefixSocket, end: &EventFd, answer: impl Fn(&[u8]) -> String) {
-    let mut clients: Vec<Client> = Vec::new();
-    let mut paused: Option<Instant> = None;
-    loop {
-        let accepting = if paused.is_some() { PollFlags::empty() } else { PollFlags::IN };
-        let mut files = vec![PollFd::new(end, PollFlags::IN), PollFd::new(listener, accepting)];
-        files.extend(clients.iter().map(|client| PollFd::new(&client.socket, client.interest())));
-        let timeout = paused.map(|until| until.saturating_duration_since(Instant::now()));
-        let timeout = timeout.and_then(|left| Timespec::try_from(left).ok());
-        match poll(&mut files, timeout.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => {
-                tracing::error!(target: "lib.telemetry", "cannot wait for clients: {error}; telemetry ends");
-                return;
-            }
-        }
-        let ready: Vec<bool> = files.iter().map(|file| !file.revents().is_empty()).collect();
-        drop(files);
-        if ready[0] {
-            return;
-        }
-        paused = paused.filter(|until| Instant::now() < *until);
-        let mut client_ready = ready[2..].iter();
-        clients.retain_mut(|client| {
-            !client_ready.next().is_some_and(|ready| *ready) || client.step(&answer).is_ok()
-        });
-        if ready[1] && !accept(listener, &mut clients) {
-            paused = Some(Instant::now() + PAUSE);
-        }
+/// Answers each message by a function.
+struct Answers<F>(F);
+
+impl<F: Fn(&[u8]) -> String> Service for Answers<F> {
+    type Client = Client;
+    const CLIENTS_MAX: usize = CLIENTS_MAX;
+
+    fn welcome(&mut self, socket: OwnedFd) -> Result<Client, Gone> {
+        Client::new(socket)
+    }
+
+    /// One answer at a time: a client that does not read its answer is not read from.
+    fn waits_for(client: &Client) -> (BorrowedFd<'_>, PollFlags) {
+        (client.socket.as_fd(), if client.unsent.is_some() { PollFlags::OUT } else { PollFlags::IN })
+    }
+
+    fn step(&mut self, client: &mut Client) -> Result<(), Gone> {
+        client.step(&self.0)
+    }
+
+    fn gives_way(client: &Client) -> bool {
+        client.unsent.as_ref().is_some_and(|(_, since)| since.elapsed() > UNREAD_MAX)
+    }
+
+    fn say_no_files(&self) {
+        tracing::warn!(target: "lib.telemetry", "no file descriptor is left for a telemetry client");
     }
 }
 
-/// Takes in one client, or turns it away when all places are taken. False: nobody can be accepted for a while.
-fn accept(listener: &PrefixSocket, clients: &mut Vec<Client>) -> bool {
-    let socket = match listener.accept() {
-        Ok(socket) => socket,
-        Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
-            tracing::warn!(target: "lib.telemetry", "no file descriptor is left for a telemetry client");
-            return false;
-        }
-        // It gave up meanwhile.
-        Err(_) => return true,
-    };
-    if clients.len() == CLIENTS_MAX {
-        let stuck = clients
-            .iter()
-            .position(|client| client.unsent.as_ref().is_some_and(|(_, since)| since.elapsed() > UNREAD_MAX));
-        let Some(place) = stuck else { return true };
-        clients.remove(place);
+/// Answers until `end` is signalled.
+pub(super) fn run(listener: &PrefixSocket, end: &EventFd, answer: impl Fn(&[u8]) -> String) {
+    if let Err(error) = serve(listener, end, &mut Answers(answer)) {
+        tracing::error!(target: "lib.telemetry", "cannot wait for clients: {error}; telemetry ends");
     }
-    clients.extend(Client::new(socket));
-    true
 }
 
 #[cfg(test)]
