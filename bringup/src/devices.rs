@@ -31,7 +31,7 @@ impl Bringup {
     pub fn reopen(&mut self, id: PortId) -> Result<(), BringupError> {
         let spec = self.spec(id)?.clone();
         // A device that is gone refuses; what there was of it goes here all the same.
-        drop(self.ports.remove(id));
+        drop(self.ports.remove_to_reopen(id));
         self.devices[usize::from(id.0)] = Some(Device { spec: spec.clone(), model: None });
         let prepared = self.prepare(&spec.device)?;
         self.open(Some(id), spec, prepared).map(drop)

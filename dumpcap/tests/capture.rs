@@ -13,7 +13,8 @@ use pollux_tests::disk::SmallDisk;
 use pollux_tests::patience::patient;
 use pollux_tests::program::{Finished, Running, with_default_signals};
 use pollux_tests::require::{Need, require};
-use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketType};
+use pollux_tests::telemetry::connect;
+use rustix::net::SendFlags;
 use tempfile::TempDir;
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -304,15 +305,6 @@ fn clients_that_are_killed_leave_their_places() {
     }
 }
 
-fn connect(path: &Path) -> OwnedFd {
-    let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).expect("a socket");
-    let limit = Some(LIMIT);
-    rustix::net::sockopt::set_socket_timeout(&socket, rustix::net::sockopt::Timeout::Recv, limit)
-        .expect("set");
-    rustix::net::connect(&socket, &SocketAddrUnix::new(path).expect("a path")).expect("connected");
-    socket
-}
-
 #[test]
 fn hostile_clients_harm_nobody() {
     let mut program = Program::start();
@@ -405,17 +397,19 @@ fn ports_are_listed_and_counted() {
     let one = program.capturing(&["-c", "7"], "a");
     program.receive(&frames(7));
     ended_well(&one.finish(LIMIT));
-    let counting = program.dumpcap(&["-S"]);
-    std::thread::sleep(Duration::from_millis(300));
-    let counted = counting.interrupt();
-    ended_well(&counted);
-    assert!(
-        counted
-            .stdout
-            .contains("Interface          Received     Dropped\nnet_pcap0                 7           0\n"),
-        "{}",
-        counted.stdout
-    );
+    let table = program.file("table");
+    let mut command = Command::new("sh");
+    let binary = env!("CARGO_BIN_EXE_pollux-dumpcap");
+    command.args(["-c", "exec \"$0\" -S > \"$1\"", binary]).arg(&table);
+    command.env("RUNTIME_DIRECTORY", program.base.path());
+    let counting = Running::start(with_default_signals(&command));
+    let expected = "Interface          Received     Dropped\nnet_pcap0                 7           0\n";
+    let end = Instant::now() + patient(LIMIT);
+    while !std::fs::read_to_string(&table).is_ok_and(|said| said.contains(expected)) {
+        assert!(Instant::now() < end, "{:?}", std::fs::read_to_string(&table));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    ended_well(&counting.interrupt());
     let code = program.dumpcap(&["-d", "-f", "ip"]).finish(LIMIT);
     assert_eq!(code.stdout, "4\n40 0 0 12\n21 0 1 2048\n6 0 0 262144\n6 0 0 0\n");
 }

@@ -1,9 +1,13 @@
 //! What is special about `net_ring`.
 
+#[path = "tagged/burst.rs"]
+mod tagged;
+
 use pollux_mempool::{Burst, Mbuf, MbufPool};
 use pollux_port::driver::PortDriver;
 use pollux_port::{Port, PortConfig, PortError, PortId, QueueId, Queues, TxQueueConfig};
 use pollux_port_soft::ring;
+use tagged::burst;
 
 fn port(number: u16, name: &str, driver: impl PortDriver + 'static) -> Port {
     Port::new(PortId(number), name, Box::new(driver))
@@ -11,16 +15,6 @@ fn port(number: u16, name: &str, driver: impl PortDriver + 'static) -> Port {
 
 fn pool() -> MbufPool {
     MbufPool::builder("ring", 1024).build_anonymous().expect("memory")
-}
-
-fn burst(pool: &MbufPool, tags: std::ops::Range<u8>) -> Burst {
-    let mut burst = Burst::new();
-    for tag in tags {
-        let mut mbuf = pool.alloc().expect("enough mbufs");
-        assert!(mbuf.append_slice(&[tag; 60]));
-        burst.push(mbuf);
-    }
-    burst
 }
 
 fn tags(mbufs: &[Mbuf]) -> Vec<u8> {

@@ -61,6 +61,29 @@ impl BurstLine {
     }
 }
 
+/// How long [`Port::stop`](crate::Port::stop) waits for running bursts: long enough even for an lcore that was preempted.
+pub const STOP_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Waits until no burst of these queues is under way that began before a word was changed, `longest` at most for all of them. What was written
+/// before, a word that each burst reads once it has begun, is what a burst finds that begins later.
+///
+/// # Errors
+/// The first whose burst did not end, by its place.
+pub(crate) fn wait_for_all<'a>(
+    lines: impl Iterator<Item = &'a BurstLine>,
+    longest: Duration,
+) -> Result<(), usize> {
+    // Pairs with the light one that each burst begins with: it finds the word changed, or is seen here.
+    barrier::heavy();
+    let end = Instant::now() + longest;
+    for (place, line) in lines.enumerate() {
+        if !line.wait(end.saturating_duration_since(Instant::now())) {
+            return Err(place);
+        }
+    }
+    Ok(())
+}
+
 /// How long to wait without going to sleep, and for how long at once then.
 const SPIN: Duration = Duration::from_micros(20);
 

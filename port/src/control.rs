@@ -7,6 +7,7 @@ mod flow;
 mod setting;
 mod split;
 
+use crate::burst::{self, STOP_PATIENCE};
 use crate::capture::Captures;
 use crate::driver::{PortDriver, RxSetup, TxSetup};
 use crate::event::Events;
@@ -20,14 +21,9 @@ use crate::{
     RxQueueConfig, TxQueue, TxQueueConfig,
 };
 use flow::Flows;
-use pollux_eal::barrier;
 use pollux_mempool::ExternalMemory;
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-/// How long [`Port::stop`] waits for running bursts: long enough even for an lcore that was preempted.
-pub const STOP_PATIENCE: Duration = Duration::from_secs(2);
 
 /// All queues of a port, returned by [`Port::bring_up`].
 #[derive(Debug, Default)]
@@ -86,6 +82,12 @@ impl Port {
     pub(crate) fn with_captures(mut self, captures: &Captures) -> Self {
         captures.watch(self.id, &self.gate);
         self.captures = Some(captures.clone());
+        self
+    }
+
+    /// It is in a registry no more: queues that it sets up are captured no more.
+    pub(crate) fn without_captures(mut self) -> Self {
+        self.captures = None;
         self
     }
 
@@ -371,23 +373,20 @@ impl Port {
 
     /// The gate is shut by now: bursts that found it open are those waited for.
     fn wait_for_bursts(&self) -> Result<(), PortError> {
-        // Pairs with the light one that each burst begins with: it saw the gate shut, or is seen here.
-        barrier::heavy();
-        let end = Instant::now() + STOP_PATIENCE;
-        let rx = self.shown.rx.iter().map(|slot| slot.counters.line()).enumerate();
-        let tx = self.shown.tx.iter().map(|slot| slot.counters.line()).enumerate();
-        let all = rx.map(|slot| (Direction::Rx, slot)).chain(tx.map(|slot| (Direction::Tx, slot)));
-        for (direction, (number, line)) in all {
-            if !line.wait(end.saturating_duration_since(Instant::now())) {
-                return Err(PortError::BurstUnderWay {
-                    port: self.name.to_string(),
-                    direction,
-                    queue: QueueId(u16::try_from(number).unwrap_or(u16::MAX)),
-                    waited: STOP_PATIENCE,
-                });
+        let rx = self.shown.rx.iter().map(|slot| slot.counters.line());
+        let all = rx.chain(self.shown.tx.iter().map(|slot| slot.counters.line()));
+        burst::wait_for_all(all.map(|line| &***line), STOP_PATIENCE).map_err(|place| {
+            let (direction, number) = match place.checked_sub(self.shown.rx.len()) {
+                None => (Direction::Rx, place),
+                Some(number) => (Direction::Tx, number),
+            };
+            PortError::BurstUnderWay {
+                port: self.name.to_string(),
+                direction,
+                queue: QueueId(u16::try_from(number).unwrap_or(u16::MAX)),
+                waited: STOP_PATIENCE,
             }
-        }
-        Ok(())
+        })
     }
 
     /// Closes the port. Existing queue values stay valid and move no packets.

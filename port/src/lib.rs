@@ -68,10 +68,11 @@ mod view;
 mod vlan;
 
 pub use buffer::{TxBuffer, TxErrorCallback};
+pub use burst::STOP_PATIENCE;
 pub use config::{
     DescriptorLimits, PortConfig, PortInfo, RxQueueConfig, RxSegment, SplitInfo, TxQueueConfig,
 };
-pub use control::{Port, Queues, STOP_PATIENCE};
+pub use control::{Port, Queues};
 pub use driver::PowerMonitor;
 pub use error::{Direction, PortError};
 pub use event::{EventCallback, EventCallbackId, EventSink, PortEvent};

@@ -142,16 +142,13 @@ impl<W: Way> Queue<W> {
 
     #[cold]
     fn wake(driver: &mut W::Driver, gate: &Gate, known: &mut u64, hooks: &mut Hooks<W::Callback>) -> bool {
-        // The word first: the captures that it counts are there to be seen then.
-        let passage = gate.passage();
-        let newest = hooks.look();
-        match passage {
+        match gate.pass(|| hooks.look()) {
             Passage::Shut => false,
             Passage::Opened(word) => {
                 if !Gate::same_opening(word, *known) {
                     W::resume(driver);
                 }
-                *known = if newest { word } else { Gate::unsettled(word) };
+                *known = word;
                 true
             }
         }

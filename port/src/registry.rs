@@ -55,7 +55,7 @@ impl Ports {
         Ok(id)
     }
 
-    /// Adds a port under the ID and name of one that was [removed](Self::remove), after its device was opened again.
+    /// Adds a port under the ID of one that was [removed](Self::remove): another, or the same after its device was opened again.
     ///
     /// # Errors
     /// [`PortError::NameTaken`]; [`PortError::NumberTaken`]; [`PortError::NoPort`] for a number that no port ever had.
@@ -76,11 +76,24 @@ impl Ports {
         Ok(())
     }
 
-    /// Removes a port. Its ID is not reused, unless it is [put back](Self::put_back).
+    /// Removes a port for good: what captures it captures nothing more, also when another port is [put back](Self::put_back) under its ID, which
+    /// is not reused otherwise.
     pub fn remove(&mut self, id: PortId) -> Option<Port> {
+        self.captures.forget(id);
+        self.take_out(id)
+    }
+
+    /// Removes a port whose device is about to be opened again: what captures it goes on when it is [put back](Self::put_back), and ends when it is
+    /// [removed](Self::remove) after all.
+    pub fn remove_to_reopen(&mut self, id: PortId) -> Option<Port> {
+        self.captures.suspend(id);
+        self.take_out(id)
+    }
+
+    fn take_out(&mut self, id: PortId) -> Option<Port> {
         let place = self.place(id)?;
         self.views.remove(id);
-        Some(self.list.remove(place).port)
+        Some(self.list.remove(place).port.without_captures())
     }
 
     /// Returns views of the ports for other threads; they follow as ports are added and removed.

@@ -54,7 +54,7 @@ impl<C: Counters> QueueSlot<C> {
             port_name: Arc::clone(port_name),
             queue,
             rules: TxRules::default(),
-            taps: captures.map(|captures| captures.taps(port, queue)),
+            taps: captures.and_then(|captures| captures.taps(port, queue, self.counters.line())),
             owner,
         })
     }

@@ -4,16 +4,31 @@ use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketType, connect, recv, send, socket,
+    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketType, recv, send, socket, sockopt,
 };
 use serde_json::Value;
 
+use crate::patience::patient;
 use crate::require::{Need, PYTHON, require};
 
 /// DPDK's script, which Debian's `dpdk` has.
 const SCRIPT: &str = "/usr/bin/dpdk-telemetry.py";
+
+/// Connects to a socket of packets of a program; an answer may take 20 seconds ([`patient`]).
+///
+/// # Panics
+/// When nobody listens there.
+#[must_use]
+pub fn connect(path: &Path) -> OwnedFd {
+    let socket = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).expect("a socket");
+    let limit = Some(patient(Duration::from_secs(20)));
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, limit).expect("set");
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path).expect("a path")).expect("connected");
+    socket
+}
 
 /// A client at the socket of a program.
 #[derive(Debug)]
@@ -26,9 +41,7 @@ impl Client {
     /// When nobody answers there.
     #[must_use]
     pub fn new(path: &Path) -> Self {
-        let socket = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).expect("a socket");
-        connect(&socket, &SocketAddrUnix::new(path).expect("a path")).expect("connected");
-        let client = Self(socket);
+        let client = Self(connect(path));
         client.read();
         client
     }

@@ -2,31 +2,26 @@
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use pollux_capture::{
     Asked, CLIENTS_MAX, CaptureReply, CaptureRequest, INTERFACES_MAX, Interface, Layout, Port, Program,
     Request, Response, SNAPLEN_MAX, Writer,
 };
 use pollux_eal::clock::Source;
-use pollux_port::capture::{Attached, Captures, Tap};
+use pollux_eal::prefix_socket::Gone;
+use pollux_port::capture::{Attached, Tap};
 use pollux_port::{PortId, PortView};
 use rustix::io::{Errno, IoSlice};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recv, sendmsg};
 
 use super::Served;
 
-/// How long queues have to see a new capture.
-const SETTLE: Duration = Duration::from_millis(20);
-
 /// A client that is connected.
 pub(super) struct Client {
     socket: OwnedFd,
-    capture: Option<Attached>,
+    /// The capture, and its share of `Served::capturing`.
+    capture: Option<(Attached, Arc<()>)>,
 }
-
-/// The client is gone, or is to go.
-pub(super) struct Gone;
 
 impl Client {
     pub(super) fn new(socket: OwnedFd) -> Self {
@@ -41,18 +36,21 @@ impl Client {
         self.capture.is_some()
     }
 
-    /// Answers one message; `capturing` clients have a capture.
-    pub(super) fn step(&mut self, served: &Served, capturing: usize, message: &mut [u8]) -> Result<(), Gone> {
-        let bytes = match recv(&self.socket, &mut *message, RecvFlags::DONTWAIT | RecvFlags::TRUNC) {
+    /// Answers one message.
+    pub(super) fn step(&mut self, served: &mut Served) -> Result<(), Gone> {
+        let flags = RecvFlags::DONTWAIT | RecvFlags::TRUNC;
+        let bytes = match recv(&self.socket, &mut *served.message, flags) {
             Ok((_, 0)) => return Err(Gone),
             Ok((_, bytes)) => bytes,
             Err(Errno::AGAIN | Errno::INTR) => return Ok(()),
             Err(_) => return Err(Gone),
         };
-        let request = match message.get(..bytes) {
+        let request = match served.message.get(..bytes) {
             Some(message) => Asked::decode(message),
-            None => Err(format!("a request has up to {} bytes, this one has {bytes}", message.len())),
+            None => Err(format!("a request has up to {} bytes, this one has {bytes}", served.message.len())),
         };
+        // One is its own.
+        let capturing = Arc::strong_count(&served.capturing) - 1;
         let answer = match request {
             Ok(Request::Ports) => Response::Ports(served.ports.list().iter().filter_map(describe).collect()),
             Ok(Request::Capture(_)) if self.is_capturing() => {
@@ -62,10 +60,7 @@ impl Client {
                 "{CLIENTS_MAX} captures run already, which is the most; end one of them"
             )),
             Ok(Request::Capture(request)) => match capture(served, &request) {
-                Ok((writer, attached)) => {
-                    settle(&served.captures);
-                    return self.begin(served, &request, &writer, attached);
-                }
+                Ok((writer, attached)) => return self.begin(served, &request, &writer, attached),
                 Err(problem) => Response::Error(problem),
             },
             Err(problem) => Response::Error(problem),
@@ -87,8 +82,15 @@ impl Client {
             tsc: clock.source() != Source::Monotonic,
         };
         send(&self.socket, &Response::Capture(reply), writer.file())?;
-        self.capture = Some(attached);
+        self.capture = Some((attached, Arc::clone(&served.capturing)));
         Ok(())
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        // Before the socket is closed, which tells the client that nothing more is written.
+        drop(self.capture.take());
     }
 }
 
@@ -118,15 +120,6 @@ fn describe(view: &PortView) -> Option<Port> {
         received: stats.ipackets,
         missed: stats.imissed + stats.ierrors + stats.rx_nombuf,
     })
-}
-
-/// Waits until all queues that are polled have seen the change: an lcore that was preempted within a burst may yet receive what the client
-/// makes arrive once it is told that it captures. Queues that nobody polls are not waited for longer.
-fn settle(captures: &Captures) {
-    let end = Instant::now() + SETTLE;
-    while captures.collect() && Instant::now() < end {
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 /// Makes a ring and has the ports fill it.
@@ -164,7 +157,5 @@ fn capture(served: &Served, request: &CaptureRequest) -> Result<(Arc<Writer>, At
     let writer = Arc::new(writer);
     let tap = |(port, interface)| Tap { port, interface, writer: Arc::clone(&writer), clock: served.clock };
     let attached = served.captures.attach(interfaces.into_iter().map(tap).collect());
-    let attached =
-        attached.ok_or("as many captures run at one of these ports as there may be; end one of them")?;
-    Ok((writer, attached))
+    Ok((writer, attached.map_err(|error| error.to_string())?))
 }

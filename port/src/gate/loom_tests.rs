@@ -18,6 +18,9 @@ enum Word {
     Gate(Gate, u64),
     /// A driver's, that is one while the queue runs.
     Driver(std::sync::Arc<AtomicU32>),
+    /// The port's with the word that is known of it, and the captures: how often they were published, and at which of them the queue has looked.
+    /// It is open as long as the queue has a capture, the first of the two that there ever are.
+    Captures { gate: Gate, known: u64, published: std::sync::Arc<AtomicU32>, seen: u32 },
 }
 
 impl Word {
@@ -25,8 +28,22 @@ impl Word {
         Self::Gate(Gate::new(), Gate::NEVER)
     }
 
+    fn of_captures() -> Self {
+        let gate = Gate::new();
+        assert!(gate.open());
+        Self::Captures { gate, known: Gate::NEVER, published: std::sync::Arc::default(), seen: 0 }
+    }
+
+    /// As `Captures` publishes.
+    fn publish(published: &AtomicU32, gate: &Gate) {
+        // As strong as the publisher has it is not needed here: the gate's word orders it.
+        published.fetch_add(1, Ordering::Relaxed);
+        gate.change_captures();
+    }
+
     fn open(&self) {
         match self {
+            Self::Captures { gate, published, .. } => Self::publish(published, gate),
             Self::Gate(gate, _) => assert!(gate.open()),
             Self::Driver(word) => word.store(1, Ordering::Release),
         }
@@ -34,6 +51,7 @@ impl Word {
 
     fn close(&self) {
         match self {
+            Self::Captures { gate, published, .. } => Self::publish(published, gate),
             Self::Gate(gate, _) => assert!(gate.shut()),
             Self::Driver(word) => assert_eq!(word.swap(0, Ordering::AcqRel), 1),
         }
@@ -42,6 +60,16 @@ impl Word {
     /// As `Queue::at_work` looks at the gate; as a driver does.
     fn is_open(&mut self) -> bool {
         match self {
+            Self::Captures { gate, known, published, seen } => {
+                if !gate.is(*known) {
+                    match gate.pass(|| *seen = published.load(Ordering::Relaxed)) {
+                        Passage::Shut => unreachable!("it is open throughout"),
+                        Passage::Opened(word) => *known = word,
+                    }
+                }
+                assert!(u64::from(*seen) >= *known >> 32, "a change that the queue knows and has not seen");
+                *seen == 1
+            }
             Self::Gate(gate, known) if gate.is(*known) => true,
             Self::Gate(gate, known) => match gate.passage() {
                 Passage::Shut => false,
@@ -112,6 +140,35 @@ fn queue_taken_by_its_driver_and_waited_for() {
 #[should_panic(expected = "Concurrent")]
 fn queue_taken_by_its_driver_without_a_barrier() {
     close_and_wait(|| Word::Driver(std::sync::Arc::default()), false);
+}
+
+#[test]
+fn captures_ended_and_waited_for() {
+    close_and_wait(Word::of_captures, true);
+}
+
+#[test]
+#[should_panic(expected = "Concurrent")]
+fn captures_ended_without_a_barrier() {
+    close_and_wait(Word::of_captures, false);
+}
+
+/// What the word counts is seen, so that no queue misses the last change.
+#[test]
+fn captures_that_changed_are_seen() {
+    explore(4, || {
+        let mut word = Word::of_captures();
+        let other = word.clone();
+        let control = thread::spawn(move || {
+            other.open();
+            other.close();
+        });
+        for _ in 0..2 {
+            let _open = word.is_open();
+        }
+        control.join().unwrap();
+        assert!(!word.is_open(), "both were seen");
+    });
 }
 
 #[test]

@@ -27,6 +27,10 @@ impl<F> Callbacks<F> {
         id
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
     pub(super) fn remove(slot: &mut Option<Box<Self>>, id: CallbackId) -> bool {
         let Some(this) = slot else { return false };
         let before = this.list.len();

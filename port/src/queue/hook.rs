@@ -24,20 +24,28 @@ impl<F> Hooks<F> {
     }
 
     pub(super) fn add(&mut self, callback: F) -> CallbackId {
-        self.any = true;
-        Callbacks::add(&mut self.callbacks, callback)
+        let id = Callbacks::add(&mut self.callbacks, callback);
+        self.see();
+        id
     }
 
     pub(super) fn remove(&mut self, id: CallbackId) -> bool {
-        Callbacks::remove(&mut self.callbacks, id)
+        let removed = Callbacks::remove(&mut self.callbacks, id);
+        self.see();
+        removed
     }
 
-    /// Looks for a change of the captures. False: look again.
-    pub(super) fn look(&mut self) -> bool {
-        let Some(taps) = &mut self.taps else { return true };
-        let newest = taps.look();
-        self.any = self.callbacks.is_some() || taps.any();
-        newest
+    /// Looks for a change of the captures.
+    pub(super) fn look(&mut self) {
+        if let Some(taps) = &mut self.taps {
+            taps.look();
+        }
+        self.see();
+    }
+
+    fn see(&mut self) {
+        self.any = self.callbacks.as_ref().is_some_and(|callbacks| !callbacks.is_empty())
+            || self.taps.as_ref().is_some_and(QueueTaps::any);
     }
 }
 
@@ -73,5 +81,20 @@ impl Hooks<TxCallback> {
         let taken = before - burst.len();
         captured.into_iter().flatten().flatten().for_each(|reserved| reserved.commit(taken));
         (taken, moved)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_whose_last_callback_was_removed_has_none() {
+        let mut hooks: Hooks<TxCallback> = Hooks::new(None);
+        let (first, second) = (hooks.add(Box::new(|_| {})), hooks.add(Box::new(|_| {})));
+        assert!(hooks.remove(first) && !hooks.remove(first) && hooks.any());
+        assert!(hooks.remove(second) && !hooks.any());
+        let third = hooks.add(Box::new(|_| {}));
+        assert!(hooks.any() && ![first, second].contains(&third), "numbers are not used again");
     }
 }
