@@ -1,12 +1,14 @@
 //! Capture files: known bytes, both ways round, and files made to hurt.
 
-use std::fs;
-use std::io::Write;
+use std::fs::{self, OpenOptions};
+use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use pollux_frame_io::FrameError;
-use pollux_frame_io::pcap::{LostFrames, PcapFormat, PcapReader, PcapWriter, Timestamp, Truncation};
+use pollux_frame_io::pcap::{
+    LostFrames, PcapFormat, PcapReader, PcapSection, PcapWriter, Timestamp, Truncation,
+};
 use pollux_tests::disk::SmallDisk;
 use pollux_tests::require::{Need, require};
 use proptest::prelude::*;
@@ -315,6 +317,34 @@ fn a_disk_that_fills_up_costs_the_frames_that_do_not_fit() {
         assert!(!whole.is_empty() && lost.frames > 0, "{} {lost:?}", whole.len());
         assert_eq!(PcapReader::open(&path).map(|mut reader| drain(&mut reader)).expect("opens"), None);
         drop(writer);
+    }
+}
+
+/// As standard output is that goes behind what a file has already.
+#[test]
+fn a_disk_that_fills_up_costs_nothing_of_what_stood_before() {
+    if !require(&[Need::Root]) {
+        return;
+    }
+    for append in [true, false] {
+        let disk = SmallDisk::new(64);
+        let path = disk.file("capture");
+        std::fs::write(&path, [9; 10_000]).expect("there is room");
+        let mut file = OpenOptions::new().write(true).append(append).open(&path).expect("there");
+        file.seek(SeekFrom::End(0)).expect("a plain file");
+        let writer = PcapWriter::over(file, &path, PcapFormat::PcapNg, &PcapSection::default());
+        let writer = writer.expect("the header fits");
+        let refused = (0..100)
+            .filter(|_| writer.write(&[&[7; 1000]], 1000, Timestamp::default()).is_err())
+            .count() as u64;
+        writer.flush().expect_err("full");
+        let lost = writer.take_lost().frames + refused;
+        let all = std::fs::read(&path).expect("there");
+        let (before, capture) = all.split_at(10_000);
+        assert!(before.iter().all(|byte| *byte == 9));
+        let (whole, error) = read_bytes(capture);
+        assert!(error.is_none(), "{error:?}");
+        assert!(lost > 0 && whole.len() as u64 + lost == 100, "{} {lost}", whole.len());
     }
 }
 

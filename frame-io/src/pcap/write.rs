@@ -14,7 +14,7 @@ mod record;
 mod section;
 
 use std::fs::File;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Seek, Write};
 use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -91,9 +91,7 @@ struct State {
     writing: bool,
     /// Threads that wait for the end of that.
     waiting: usize,
-    /// Bytes of whole records that the file has.
-    file_bytes: u64,
-    /// The same, with what is buffered.
+    /// Bytes written, with what is buffered.
     bytes: u64,
     /// The kernel's answer to the write that failed. Nothing more is added after it.
     failure: Option<i32>,
@@ -125,8 +123,6 @@ impl Shared {
         let mut state = self.state();
         if failed_before || failure.is_some() {
             self.give_up(&mut state, &full, put, failure);
-        } else {
-            state.file_bytes += put as u64;
         }
         full.clear();
         state.spare = full;
@@ -155,13 +151,15 @@ impl Shared {
     #[cold]
     fn give_up(&self, state: &mut State, buffer: &[u8], put: usize, failure: Option<io::Error>) {
         let (whole, lost) = record::lost(self.format, buffer, put);
-        state.file_bytes += whole as u64;
         state.lost.frames += lost.frames;
         state.lost.bytes += lost.bytes;
         if let Some(error) = failure {
             state.failure = Some(error.raw_os_error().unwrap_or(libc::EIO));
-            // What is no plain file (a pipe) has no length to set; a reader that went away knows where it stopped.
-            let _no_file = self.file.set_len(state.file_bytes);
+            // Where the file stands: it may be standard output, and have more before what was written here. What is no plain file (a pipe)
+            // stands nowhere; a reader that went away knows where it stopped.
+            let torn = (put - whole) as u64;
+            let _no_file =
+                (&self.file).stream_position().and_then(|end| self.file.set_len(end.saturating_sub(torn)));
         }
     }
 
@@ -200,7 +198,7 @@ impl PcapWriter {
         Self::over(file, path, format, &PcapSection::default())
     }
 
-    /// Writes to a file that is open and empty, `path` to messages; `section` is what its header says.
+    /// Writes to a file that is open, from where it stands; `path` is for messages, `section` what its header says.
     ///
     /// # Errors
     /// As [`create`](Self::create).
@@ -217,7 +215,6 @@ impl PcapWriter {
             spare: Vec::with_capacity(BUFFER_BYTES),
             writing: false,
             waiting: 0,
-            file_bytes: header.len() as u64,
             bytes: header.len() as u64,
             failure: None,
             lost: LostFrames::default(),
@@ -252,7 +249,7 @@ impl PcapWriter {
         &self.shared.path
     }
 
-    /// Bytes of the file so far, with what is buffered.
+    /// Bytes written so far, with what is buffered.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.shared.state().bytes
@@ -350,6 +347,12 @@ pub struct PcapBatch<'a> {
 }
 
 impl PcapBatch<'_> {
+    /// Bytes written so far, with what is buffered, as [`PcapWriter::bytes`].
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.state.as_ref().map_or(0, |state| state.bytes)
+    }
+
     /// Adds a frame of the first interface, as [`write_at`](Self::write_at).
     ///
     /// # Errors
