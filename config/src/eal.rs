@@ -93,6 +93,19 @@ pub struct ProcessSpec {
     pub file_prefix: String,
 }
 
+impl ProcessSpec {
+    /// Whether a text may be a file prefix.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check_file_prefix(text: &str) -> Result<(), &'static str> {
+        if matches!(text, "" | "." | "..") || text.contains(['/', '%', '\0']) {
+            return Err("must not be empty, '.' or '..', or contain '/' or '%': it becomes a file name");
+        }
+        Ok(())
+    }
+}
+
 impl Default for ProcessSpec {
     fn default() -> Self {
         Self { kind: ProcessType::default(), file_prefix: "rte".into() }

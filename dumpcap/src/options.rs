@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, ArgMatches, CommandFactory, FromArgMatches, Parser};
 use pollux_capture::{Layout, SNAPLEN_MAX};
-use pollux_config::LcoreSet;
+use pollux_config::{LcoreSet, ProcessSpec};
 
 /// Captures the packets of a running program, which names it by its file prefix, into pcapng files.
 #[derive(Parser, Debug)]
@@ -280,10 +280,8 @@ fn mebibytes(text: &str) -> Result<usize, String> {
     bytes.ok_or_else(|| "is not a power of two from 1 to 256".into())
 }
 
-fn prefix(text: &str) -> Result<String, String> {
-    if matches!(text, "" | "." | "..") || text.contains(['/', '\0']) {
-        return Err("must be the name of a directory".into());
-    }
+fn prefix(text: &str) -> Result<String, &'static str> {
+    ProcessSpec::check_file_prefix(text)?;
     Ok(text.into())
 }
 
@@ -371,7 +369,7 @@ mod tests {
             ("-s 262145", "from 0 to 262144"),
             ("-B 3", "power of two"),
             ("-B 1 -N 5", "cannot be used with"),
-            ("--file-prefix a/b", "name of a directory"),
+            ("--file-prefix a/b", "becomes a file name"),
             ("-c 0", "0 is not in"),
             ("-n -P", "cannot be used with"),
         ] {

@@ -13,12 +13,14 @@
 //! ```
 
 pub mod cycles;
+mod date;
 mod source;
 
 use std::ops::{Add, AddAssign, Sub};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
+pub use date::Date;
 pub use source::Source;
 
 /// A count of the clock's ticks, or a moment in them.

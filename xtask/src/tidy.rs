@@ -22,7 +22,7 @@ const MAY_DEPEND: &[(&str, &[&str])] = &[
     ("eal", &["atomic", "config"]),
     ("mempool", &["atomic", "eal", "ring", "wire"]),
     ("capture", &["atomic", "eal"]),
-    ("dumpcap", &["capture", "config", "eal", "frame-io"]),
+    ("dumpcap", &["capture", "config", "eal", "frame-io", "wire"]),
     // Datagrams that are not whole are flows with deadlines: `lookup` has the table of them.
     ("fragment", &["lookup", "mempool", "wire"]),
     ("frame-io", &["eal"]),

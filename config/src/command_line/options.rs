@@ -270,10 +270,8 @@ impl EalOptions {
             }
         };
         let prefix = self.file_prefix.as_deref().unwrap_or("rte");
-        if matches!(prefix, "" | "." | "..") || prefix.contains(['/', '%', '\0']) {
-            let problem = "must not be empty, '.' or '..', or contain '/' or '%': it becomes a file name";
-            return Err(ConfigError::value("--file-prefix", prefix, problem));
-        }
+        ProcessSpec::check_file_prefix(prefix)
+            .map_err(|problem| ConfigError::value("--file-prefix", prefix, problem))?;
         Ok(ProcessSpec { kind, file_prefix: prefix.into() })
     }
 

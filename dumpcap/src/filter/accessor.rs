@@ -3,7 +3,7 @@
 use super::FilterError;
 use super::address;
 use super::cursor::Cursor;
-use super::primitive::{IPV4, IPV6, ip_protocol};
+use super::primitive::{ARP, IPV4, IPV6, RARP, ip_protocol};
 use super::token::Token;
 use super::tree::{Check, Number, Relation, Tree, all, is, not};
 
@@ -99,8 +99,8 @@ impl Cursor {
             "ether" => (Vec::new(), behind(0)),
             "ip" => (vec![self.ether_type(IPV4)], behind(begin)),
             "ip6" => (vec![self.ether_type(IPV6)], behind(begin)),
-            "arp" => (vec![self.ether_type(0x0806)], behind(begin)),
-            "rarp" => (vec![self.ether_type(0x8035)], behind(begin)),
+            "arp" => (vec![self.ether_type(ARP)], behind(begin)),
+            "rarp" => (vec![self.ether_type(RARP)], behind(begin)),
             "icmp6" => (vec![self.ether_type(IPV6), is(begin + 6, 1, 58)], behind(begin + 40)),
             other => match ip_protocol(other) {
                 Some(number) => {

@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use pollux_wire::MacAddress;
+
 use super::FilterError;
 
 /// A network: an address of which so many bits count.
@@ -74,14 +76,9 @@ pub(super) fn net(text: &str, mask: Option<&str>) -> Result<Net, FilterError> {
 
 /// `aa:bb:cc:dd:ee:ff`, also with `-` or `.`.
 pub(super) fn mac(text: &str) -> Result<[u8; 6], FilterError> {
-    let wrong = || FilterError(format!("'{text}' is not a MAC address, as 02:00:00:00:00:01"));
-    let mut bytes = [0; 6];
-    let mut parts = text.split([':', '-', '.']);
-    for byte in &mut bytes {
-        let part = parts.next().filter(|part| (1..=2).contains(&part.len())).ok_or_else(wrong)?;
-        *byte = u8::from_str_radix(part, 16).map_err(|_| wrong())?;
-    }
-    if parts.next().is_none() { Ok(bytes) } else { Err(wrong()) }
+    let parsed = text.replace('.', ":").parse::<MacAddress>();
+    let wrong = |_| FilterError(format!("'{text}' is not a MAC address, as 02:00:00:00:00:01"));
+    parsed.map(|address| address.0).map_err(wrong)
 }
 
 /// A number, decimal, or hexadecimal behind `0x`.

@@ -3,6 +3,8 @@
 
 use std::net::IpAddr;
 
+use pollux_wire::EtherType;
+
 use super::FilterError;
 use super::address::{self, Net};
 use super::cursor::Cursor;
@@ -10,12 +12,12 @@ use super::qualifiers::{Kind, Qualifiers, Way};
 use super::token::Token;
 use super::tree::{Check, Number, Relation, Tree, all, any, is, masked, not};
 
-pub(super) const IPV4: u32 = 0x0800;
-pub(super) const IPV6: u32 = 0x86dd;
-const ARP: u32 = 0x0806;
-const RARP: u32 = 0x8035;
+pub(super) const IPV4: u32 = EtherType::IPV4.0 as u32;
+pub(super) const IPV6: u32 = EtherType::IPV6.0 as u32;
+pub(super) const ARP: u32 = EtherType::ARP.0 as u32;
+pub(super) const RARP: u32 = 0x8035;
 /// IEEE 802.1Q, 802.1ad, and what came before that.
-const TAGS: [u32; 3] = [0x8100, 0x88a8, 0x9100];
+const TAGS: [u32; 3] = [EtherType::VLAN.0 as u32, EtherType::QINQ.0 as u32, EtherType::QINQ_OLD.0 as u32];
 /// The fragment header of IPv6.
 const FRAGMENT: u32 = 44;
 
