@@ -103,6 +103,15 @@ impl Client {
         }
     }
 
+    /// A client, and the program's end of its connection.
+    #[cfg(test)]
+    pub(crate) fn pair() -> (Self, OwnedFd) {
+        let pair =
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
+        let (socket, program) = pair.expect("sockets");
+        (Self { path: PathBuf::new(), socket }, program)
+    }
+
     fn odd(&self, response: &Response) -> DumpcapError {
         DumpcapError::Refused {
             path: self.path.clone(),

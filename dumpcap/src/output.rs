@@ -6,10 +6,13 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use pollux_eal::clock::Date;
 use pollux_frame_io::FrameError;
-use pollux_frame_io::pcap::{PcapFormat, PcapPlace, PcapSection, PcapStatistics, PcapWriter, Timestamp};
+use pollux_frame_io::pcap::{
+    PcapBatch, PcapFormat, PcapPlace, PcapSection, PcapStatistics, PcapWriter, Timestamp,
+};
 
 use crate::error::DumpcapError;
 use crate::options::Limits;
@@ -34,9 +37,12 @@ pub(crate) struct Output {
     form: Form,
     writer: PcapWriter,
     begun: Instant,
+    /// Of the capture.
     start: Timestamp,
-    /// In this file, by interface.
-    written: Vec<u64>,
+    /// In this file.
+    packets: u64,
+    /// By interface, since the capture began.
+    delivered: Vec<u64>,
     /// Files so far.
     pub(crate) files: u64,
     /// Those that are kept, in a row.
@@ -47,34 +53,24 @@ impl Output {
     /// Makes the first file.
     pub(crate) fn create(form: Form) -> Result<Self, DumpcapError> {
         let (writer, path) = open(&form, 1)?;
-        let written = vec![0; form.section.interfaces.len()];
-        let (begun, start) = (Instant::now(), Timestamp::now());
-        Ok(Self { form, writer, begun, start, written, files: 1, kept: VecDeque::from([path]) })
+        let delivered = vec![0; form.section.interfaces.len()];
+        let (begun, start, kept) = (Instant::now(), Timestamp::now(), VecDeque::from([path]));
+        Ok(Self { form, writer, begun, start, packets: 0, delivered, files: 1, kept })
     }
 
-    /// Writes a frame.
-    pub(crate) fn write(
-        &mut self,
-        place: PcapPlace,
-        frame: &[u8],
-        wire_bytes: usize,
-        time: Timestamp,
-    ) -> Result<(), DumpcapError> {
-        let written = self.writer.batch().write_at(place, &[frame], wire_bytes, time);
-        written.map_err(|error| self.failed(error))?;
-        if let Some(count) = self.written.get_mut(place.interface as usize) {
-            *count += 1;
+    /// The file, for frames one after another.
+    pub(crate) fn frames(&mut self) -> Frames<'_> {
+        Frames {
+            batch: self.writer.batch(),
+            next: &self.form.next,
+            packets: &mut self.packets,
+            delivered: &mut self.delivered,
         }
-        Ok(())
     }
 
-    /// Whether the file that is written now has reached what ends it.
-    pub(crate) fn is_full(&self) -> bool {
-        let next = &self.form.next;
-        let packets: u64 = self.written.iter().sum();
-        next.packets.is_some_and(|limit| packets >= limit)
-            || next.bytes.is_some_and(|limit| self.writer.bytes() >= limit)
-            || next.duration.is_some_and(|limit| self.begun.elapsed() >= limit)
+    /// Whether the time of the file that is written now is over.
+    pub(crate) fn is_over(&self) -> bool {
+        self.form.next.duration.is_some_and(|limit| self.begun.elapsed() >= limit)
     }
 
     /// Ends the file, and begins the next one.
@@ -84,25 +80,18 @@ impl Output {
         self.writer = writer;
         self.files += 1;
         self.begun = Instant::now();
-        self.start = Timestamp::now();
-        self.written.fill(0);
+        self.packets = 0;
         self.kept.push_back(path);
         if let Some(most) = self.form.next.files
             && self.kept.len() as u64 > most
             && let Some(oldest) = self.kept.pop_front()
+            && let Err(error) = std::fs::remove_file(&oldest)
+            && error.kind() != io::ErrorKind::NotFound
         {
-            std::fs::remove_file(&oldest).map_err(|source| DumpcapError::File {
-                operation: "remove",
-                path: oldest,
-                source,
-            })?;
+            // The capture goes on: it has lost nothing.
+            eprintln!("pollux-dumpcap: cannot remove {}: {error}", oldest.display());
         }
         Ok(())
-    }
-
-    /// Bytes of the file that is written now.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.writer.bytes()
     }
 
     /// Whether the file takes no more.
@@ -110,13 +99,14 @@ impl Output {
         self.writer.has_failed()
     }
 
-    /// Writes what is left, statistics of the interfaces last.
+    /// Writes what is left, statistics of the interfaces last: of the capture since its beginning, whichever file they stand in. Source:
+    /// draft-ietf-opsawg-pcapng, section 4.6, "starting from the beginning of the capture" of each count.
     pub(crate) fn close(&mut self, statistics: &[PcapStatistics]) -> Result<(), DumpcapError> {
         for (interface, statistics) in statistics.iter().enumerate() {
             let own = PcapStatistics {
                 start: self.start,
                 end: Timestamp::now(),
-                delivered: self.written[interface],
+                delivered: self.delivered[interface],
                 ..*statistics
             };
             // At most 64.
@@ -126,10 +116,47 @@ impl Output {
         self.writer.flush().map_err(|error| self.failed(error))
     }
 
-    fn failed(&mut self, error: FrameError) -> DumpcapError {
+    /// The file took no more.
+    pub(crate) fn failed(&mut self, error: FrameError) -> DumpcapError {
         let lost = self.writer.take_lost().frames;
-        let packets: u64 = self.written.iter().sum();
-        DumpcapError::Write { packets: packets.saturating_sub(lost), source: error }
+        DumpcapError::Write { packets: self.packets.saturating_sub(lost), source: error }
+    }
+}
+
+/// The file that is written now, locked once for many frames.
+pub(crate) struct Frames<'a> {
+    batch: PcapBatch<'a>,
+    next: &'a Limits,
+    packets: &'a mut u64,
+    delivered: &'a mut [u64],
+}
+
+impl Frames<'_> {
+    /// Writes a frame.
+    pub(crate) fn write(
+        &mut self,
+        place: PcapPlace,
+        frame: &[u8],
+        wire_bytes: usize,
+        time: Timestamp,
+    ) -> Result<(), FrameError> {
+        self.batch.write_at(place, &[frame], wire_bytes, time)?;
+        *self.packets += 1;
+        if let Some(count) = self.delivered.get_mut(place.interface as usize) {
+            *count += 1;
+        }
+        Ok(())
+    }
+
+    /// Whether the file has as many packets or bytes as one may have.
+    pub(crate) fn is_full(&self) -> bool {
+        self.next.packets.is_some_and(|limit| *self.packets >= limit)
+            || self.next.bytes.is_some_and(|limit| self.bytes() >= limit)
+    }
+
+    /// Bytes of the file.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.batch.bytes()
     }
 }
 
@@ -172,36 +199,52 @@ fn numbered(path: &Path, number: u64, time: Timestamp) -> PathBuf {
 
 /// `20240102030405`, UTC.
 pub(crate) fn compact(time: Timestamp) -> String {
-    let seconds = time.nanos() / 1_000_000_000;
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    // The civil calendar, in years that begin in March, of eras of 400 years (146,097 days) since March of year 0.
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let march_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * march_month + 2) / 5 + 1;
-    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    format!("{year:04}{month:02}{day:02}{:02}{:02}{:02}", second / 3600, second / 60 % 60, second % 60)
+    Date::new(Duration::from_nanos(time.nanos())).compact()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn form(path: PathBuf, next: Limits) -> Form {
+        let section = PcapSection { interfaces: vec![Default::default()], ..PcapSection::default() };
+        Form { path, format: PcapFormat::PcapNg, section, group: false, fresh: false, next }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_removed_does_not_end_the_capture() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let next = Limits { packets: Some(1), files: Some(1), ..Limits::default() };
+        let mut output = Output::create(form(folder.path().join("a.pcapng"), next)).expect("a file");
+        // A folder is none, whoever the user is; and one that is gone is gone.
+        std::fs::remove_file(&output.kept[0]).expect("there");
+        std::fs::create_dir(&output.kept[0]).expect("a folder");
+        output.next(&[]).expect("the next file");
+        std::fs::remove_file(&output.kept[0]).expect("there");
+        output.next(&[]).expect("the next file");
+        assert_eq!((output.files, output.kept.len()), (3, 1));
+        assert!(output.kept[0].exists());
+    }
+
+    #[test]
+    fn statistics_are_of_the_capture_and_limits_of_the_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let next = Limits { packets: Some(2), ..Limits::default() };
+        let mut output = Output::create(form(folder.path().join("a.pcapng"), next)).expect("a file");
+        let start = output.start;
+        for _ in 0..3 {
+            for full in [false, true] {
+                let mut frames = output.frames();
+                frames.write(PcapPlace::default(), &[7; 60], 60, start).expect("written");
+                assert_eq!(frames.is_full(), full);
+            }
+            output.next(&[PcapStatistics::default()]).expect("the next file");
+        }
+        assert_eq!((output.start, output.packets, &output.delivered[..]), (start, 0, &[6][..]));
+    }
+
     #[test]
     fn files_in_a_row_are_named_as_wireshark_names_them() {
-        for (seconds, text) in [
-            (0, "19700101000000"),
-            (951_782_399, "20000228235959"),
-            (951_782_400, "20000229000000"),
-            (1_704_164_645, "20240102030405"),
-            (4_107_542_399, "21000228235959"),
-            (4_107_542_400, "21000301000000"),
-        ] {
-            assert_eq!(compact(Timestamp::from_nanos(seconds * 1_000_000_000)), text);
-        }
         let time = Timestamp::from_nanos(1_704_164_645_999_999_999);
         let name = |path: &str| numbered(Path::new(path), 7, time).display().to_string();
         assert_eq!(name("/a.b/c.pcapng"), "/a.b/c_00007_20240102030405.pcapng");

@@ -6,21 +6,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use pollux_capture::{CaptureRequest, Counts, Layout, Reader};
+use pollux_frame_io::FrameError;
 use pollux_frame_io::pcap::{PcapFormat, PcapPlace, PcapSection, PcapStatistics};
 
 use crate::client::Client;
 use crate::error::DumpcapError;
 use crate::interface::Interface;
 use crate::options::{Limits, Options};
-use crate::output::{Form, Output, compact};
+use crate::output::{Form, Frames, Output, compact};
 use crate::wall::WallClock;
 
-/// Packets between two looks at conditions that take a look at a clock.
+/// Packets between two looks at a clock.
 const BATCH: usize = 256;
 /// How long it sleeps when nothing came, at first and at most. The buffer is for what comes meanwhile.
 const SLEEP: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(5)];
-/// How long the end waits for the application to see it.
-const END_PATIENCE: Duration = Duration::from_secs(2);
+/// How long the end waits for the application, which waits for bursts that are under way.
+const END_PATIENCE: Duration = Duration::from_secs(3);
 /// How often the count is shown.
 const SHOW: Duration = Duration::from_millis(250);
 
@@ -33,6 +34,18 @@ enum End {
     Enough,
     /// The application ended.
     Application,
+}
+
+/// Why no more is written to a file for now.
+enum Filled {
+    /// A batch was read, or all that there is.
+    Batch,
+    /// The file has as much as one may have.
+    File,
+    /// The capture has enough.
+    Enough,
+    /// The file takes no more.
+    Failed(FrameError),
 }
 
 /// Captures as the options say; `stopped` is set by a signal.
@@ -142,11 +155,11 @@ impl Capture<'_> {
                 // It says why.
                 output.close(&[])?;
             }
+            if output.is_over() && self.next_file(output)? {
+                return Ok(End::Enough);
+            }
             if read == BATCH {
                 continue;
-            }
-            if output.is_full() && self.next_file(output)? {
-                return Ok(End::Enough);
             }
             sleep = if read > 0 { SLEEP[0] } else { (sleep * 2).min(SLEEP[1]) };
             if self.client.ended(sleep) {
@@ -157,28 +170,43 @@ impl Capture<'_> {
 
     /// Writes some of what is there; how many packets, and whether that is enough.
     fn batch(&mut self, output: &mut Output) -> Result<(usize, bool), DumpcapError> {
-        for read in 0..BATCH {
-            let Some(record) = self.reader.next(&mut self.frame)? else {
-                self.reader.release();
-                return Ok((read, false));
-            };
-            let time = self.wall.time(record.passage.ticks);
-            let place = PcapPlace { interface: record.interface.into(), sent: Some(record.passage.sent) };
-            if usize::from(record.interface) >= self.interfaces {
-                continue;
-            }
-            output.write(place, &self.frame, record.wire_bytes as usize, time)?;
-            self.packets += 1;
-            let enough = self.stop.packets.is_some_and(|limit| self.packets >= limit)
-                || self.stop.bytes.is_some_and(|limit| output.bytes() >= limit)
-                || (output.is_full() && self.next_file(output)?);
-            if enough {
-                self.reader.release();
-                return Ok((read + 1, true));
+        let (mut read, mut enough) = (0, false);
+        while read < BATCH && !enough {
+            match self.fill(output.frames(), &mut read)? {
+                Filled::Batch => break,
+                Filled::File => enough = self.next_file(output)?,
+                Filled::Enough => enough = true,
+                Filled::Failed(error) => return Err(output.failed(error)),
             }
         }
         self.reader.release();
-        Ok((BATCH, false))
+        Ok((read, enough))
+    }
+
+    /// Writes what is there into one file.
+    fn fill(&mut self, mut frames: Frames<'_>, read: &mut usize) -> Result<Filled, DumpcapError> {
+        while *read < BATCH {
+            let Some(record) = self.reader.next(&mut self.frame)? else { break };
+            *read += 1;
+            if usize::from(record.interface) >= self.interfaces {
+                continue;
+            }
+            let time = self.wall.time(record.passage.ticks);
+            let place = PcapPlace { interface: record.interface.into(), sent: Some(record.passage.sent) };
+            if let Err(error) = frames.write(place, &self.frame, record.wire_bytes as usize, time) {
+                return Ok(Filled::Failed(error));
+            }
+            self.packets += 1;
+            if self.stop.packets.is_some_and(|limit| self.packets >= limit)
+                || self.stop.bytes.is_some_and(|limit| frames.bytes() >= limit)
+            {
+                return Ok(Filled::Enough);
+            }
+            if frames.is_full() {
+                return Ok(Filled::File);
+            }
+        }
+        Ok(Filled::Batch)
     }
 
     /// Begins the next file; true if there were enough.
@@ -196,7 +224,10 @@ impl Capture<'_> {
         let begun = Instant::now();
         while begun.elapsed() < END_PATIENCE {
             let (read, enough) = self.batch(output)?;
-            if enough || (read < BATCH && self.client.ended(SLEEP[0])) {
+            if enough {
+                return Ok(());
+            }
+            if read < BATCH && self.client.ended(SLEEP[0]) {
                 break;
             }
         }
@@ -268,6 +299,52 @@ impl Shown {
         if !self.quiet {
             let begin = if self.live { "\r" } else { "" };
             eprintln!("{begin}Packets captured: {packets}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pollux_capture::{Passage, Writer};
+
+    use super::*;
+
+    /// Frames that pass before the end is seen are written, up to the limit.
+    #[test]
+    fn a_limit_holds_to_the_end() {
+        for (limit, frames) in [(Some(5), 20), (Some(300), 1000), (None, 1000)] {
+            let folder = tempfile::tempdir().expect("a folder");
+            let path = folder.path().join("a.pcapng");
+            let section = PcapSection { interfaces: vec![Default::default()], ..PcapSection::default() };
+            let (format, next) = (PcapFormat::PcapNg, Limits::default());
+            let form = Form { path: path.clone(), format, section, group: false, fresh: false, next };
+            let mut output = Output::create(form).expect("a file");
+            let layout = Layout::of_bytes(Layout::BYTES_MIN).expect("a size");
+            let writer = Writer::new(layout).expect("memory");
+            let file = writer.file().expect("a file").try_clone_to_owned().expect("a descriptor");
+            let (client, program) = Client::pair();
+            let mut capture = Capture {
+                client: &client,
+                reader: Reader::of_file(file, layout).expect("mapped"),
+                wall: WallClock::new(false, 1_000_000_000),
+                stop: Limits { packets: limit, ..Limits::default() },
+                begun: Instant::now(),
+                frame: Vec::new(),
+                packets: 0,
+                interfaces: 1,
+            };
+            let interface = pollux_capture::Interface { number: 0, snaplen: 100, filter: None };
+            let passage = Passage { ticks: 1, queue: 0, sent: false };
+            for _ in 0..frames {
+                writer.reserve(&interface, passage, std::iter::once(&[7_u8; 60][..])).commit(1);
+            }
+            drop(program);
+            capture.drain(&mut output).expect("written");
+            output.close(&capture.statistics()).expect("written");
+            let mut reader = pollux_frame_io::pcap::PcapReader::open(&path).expect("a capture file");
+            let there = std::iter::from_fn(|| reader.next().expect("whole").map(|_| ())).count() as u64;
+            let expected = limit.unwrap_or(frames);
+            assert_eq!((there, capture.packets), (expected, expected));
         }
     }
 }
