@@ -14,6 +14,9 @@ use super::{MemoryError, PAGE_BYTES};
 ///
 /// Each word is an atomic, so that whatever the other process does to it, at any time, is a value that was read and no more: there is
 /// no reference to plain bytes, and the file cannot be made shorter. What a word says is for the reader to check.
+///
+/// The other process can free pages of the file (`fallocate` with `FALLOC_FL_PUNCH_HOLE`; the only seal against it would forbid to write, too):
+/// their words are 0 then, and whoever reaches one next has a page fault.
 #[derive(Debug)]
 pub struct SharedWords {
     mapping: Mapping,
@@ -74,8 +77,8 @@ impl SharedWords {
     #[must_use]
     pub fn words(&self) -> &[AtomicU64] {
         // SAFETY: the mapping is page-aligned, at least `words * 8` bytes long, and mapped as long as `self` lives; the file cannot
-        // be made shorter (both constructors see to it). Any bits are a valid `AtomicU64`, and nobody in this process reaches
-        // the bytes in another way: the mapping is private to this value.
+        // be made shorter (both constructors see to it). Any bits are a valid `AtomicU64`. Whoever maps the file in this process, twice
+        // or more, does it by this type, and reaches the bytes by these atomics alone; others are other processes.
         unsafe { std::slice::from_raw_parts(self.mapping.base().as_ptr().cast_const().cast(), self.words) }
     }
 
