@@ -5,8 +5,8 @@ use pollux_eal::clock::cycles;
 
 use crate::idle::{Idle, Polled};
 
-/// While busy, the TSC is read once in this many rounds.
-const ROUNDS_PER_READING: u32 = 64;
+/// While busy, the TSC is read and timers are looked for once in this many rounds.
+pub const ROUNDS_PER_LOOK: u32 = 64;
 
 /// What an lcore does in each round. A forwarder with a loop of its own is one, and gets the count of busy and idle cycles and `--idle`
 /// with it.
@@ -30,8 +30,7 @@ pub trait Rounds {
 }
 
 /// Goes round until asked to stop, and calls the lcore's timers. The TSC is read at most once a round, and where it is, timers are looked
-/// for: after each empty round, and each 64 busy ones. That costs two loads and two comparisons; where one is armed, a reading of the
-/// clock as well, which need not be the TSC.
+/// for: after each empty round, and each [`ROUNDS_PER_LOOK`] busy ones.
 #[inline]
 pub fn go_round(lcore: &LcoreContext, work: &mut impl Rounds, idle: &mut impl Idle) {
     let mut mark = cycles::now();
@@ -44,19 +43,17 @@ pub fn go_round(lcore: &LcoreContext, work: &mut impl Rounds, idle: &mut impl Id
         }
         rounds = rounds.wrapping_add(1);
         // A stretch of busy rounds is counted as a whole; an empty round ends it.
-        if busy && was_busy && !rounds.is_multiple_of(ROUNDS_PER_READING) {
+        if busy && was_busy && !rounds.is_multiple_of(ROUNDS_PER_LOOK) {
             continue;
         }
-        let mut now = cycles::now();
+        let now = cycles::now();
         let spent = now.wrapping_sub(mark);
         if busy || was_busy {
             lcore.busy(spent);
         } else {
             lcore.idle(spent);
         }
-        if lcore.run_timers() != 0 {
-            now = called(lcore, now);
-        }
+        let now = run_timers(lcore, now);
         (mark, was_busy) = (now, busy);
         if !busy && !work.holds() && idle.empty(lcore, now, work.polled()) {
             mark = cycles::now();
@@ -66,11 +63,15 @@ pub fn go_round(lcore: &LcoreContext, work: &mut impl Rounds, idle: &mut impl Id
     work.finish(lcore);
 }
 
-/// Counts the time that timers took which were called at `begun`; when they ended.
-#[cold]
+/// Calls the lcore's timers that are due, in a loop that read the TSC at `now`, and counts their time as busy; the reading after them.
+/// Where none is armed that is two loads. Not inlined: a loop keeps its registers.
+#[inline(never)]
 #[must_use]
-pub fn called(lcore: &LcoreContext, begun: u64) -> u64 {
-    let now = cycles::now();
-    lcore.busy(now.wrapping_sub(begun));
-    now
+pub fn run_timers(lcore: &LcoreContext, now: u64) -> u64 {
+    if lcore.run_timers() == 0 {
+        return now;
+    }
+    let end = cycles::now();
+    lcore.busy(end.wrapping_sub(now));
+    end
 }

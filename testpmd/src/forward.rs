@@ -2,7 +2,7 @@
 
 use pollux_eal::LcoreContext;
 use pollux_eal::clock::cycles;
-use pollux_kit::rounds::called;
+use pollux_kit::rounds::{ROUNDS_PER_LOOK, run_timers};
 use pollux_kit::{Idle, Polled};
 use pollux_port::RxQueue;
 
@@ -31,6 +31,7 @@ impl<E: Engine> Polled for Stream<E> {
 /// Goes round the streams and calls the lcore's timers; gives the streams back at the end.
 pub fn run<E: Engine>(lcore: &LcoreContext, mut streams: Vec<Stream<E>>, idle: &mut impl Idle) -> Vec<Lane> {
     let mut mark = cycles::now();
+    let mut rounds: u32 = 0;
     'rounds: while !lcore.stop_requested() {
         let mut busy = false;
         for Stream { lane, engine } in &mut streams {
@@ -50,9 +51,9 @@ pub fn run<E: Engine>(lcore: &LcoreContext, mut streams: Vec<Stream<E>>, idle: &
                 lcore.idle(spent);
             }
         }
-        // Two loads where no timer is armed.
-        if lcore.run_timers() != 0 {
-            mark = called(lcore, mark);
+        rounds = rounds.wrapping_add(1);
+        if !busy || rounds.is_multiple_of(ROUNDS_PER_LOOK) {
+            mark = run_timers(lcore, mark);
         }
         if busy {
             idle.busy();
