@@ -73,7 +73,8 @@ pub enum LookupError {
     },
     /// Readers have not taken what was published before, so that its memory cannot be used again. What was changed stays to be published.
     #[error(
-        "cannot publish: a reader is {behind} versions behind; try again when it has passed, or drop readers of threads that sleep"
+        "cannot publish: a reader is {behind} version{} behind; try again when it has passed, or drop readers of threads that sleep",
+        if *behind == 1 { "" } else { "s" }
     )]
     ReadersBehind {
         /// Versions published since the last that the slowest reader took.

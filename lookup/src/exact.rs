@@ -19,8 +19,8 @@ pub use key::Key;
 pub use view::{NO_VALUE, View};
 
 use crate::LookupError;
-use crate::paged::{PageReader, Paged};
-use crate::units::Units;
+use crate::paged::{Paged, Pages};
+use crate::reader::VersionReader;
 use key::{Bucket, Hash, Words};
 use view::PAGE_WORDS;
 
@@ -43,9 +43,7 @@ struct Step {
 /// Values by key: the writer's end. Changes are the writer's own until they are published.
 #[derive(Debug)]
 pub struct ExactMatch<K> {
-    paged: Paged<AtomicU64>,
-    /// None: all is in pages.
-    others: Units,
+    paged: Paged,
     hash: Hash,
     len: usize,
     capacity: usize,
@@ -69,12 +67,12 @@ impl<K: Key> ExactMatch<K> {
         // Three quarters full: nearly all keys lie in their first bucket then, and room is found.
         let buckets = (capacity * 4).div_ceil(Bucket::<K>::SLOTS * 3).max(2) + 1;
         let pages = buckets.div_ceil(PAGE_WORDS / Bucket::<K>::WORDS);
-        let (mut paged, others) = Paged::new(pages, PAGE_WORDS, None)?;
+        let mut paged = Paged::new(pages, PAGE_WORDS)?;
         for page in 0..pages {
             paged.own(page);
         }
         let steps = Vec::with_capacity(LOOKED_AT_MAX);
-        Ok(Self { paged, others, hash: Hash::new(buckets as u32), len: 0, capacity, steps, key: PhantomData })
+        Ok(Self { paged, hash: Hash::new(buckets as u32), len: 0, capacity, steps, key: PhantomData })
     }
 
     /// Sets the value of a key: that which it had, if the table had it.
@@ -170,7 +168,7 @@ impl<K: Key> ExactMatch<K> {
     /// # Errors
     /// A reader is so far behind that there is no memory for another version; what was changed is published by a later call.
     pub fn publish(&mut self) -> Result<(), LookupError> {
-        self.paged.publish(&mut self.others)
+        self.paged.publish()
     }
 
     /// The keys as they are now, with what is not published: for the writer itself.
@@ -183,7 +181,7 @@ impl<K: Key> ExactMatch<K> {
     /// A reader of what was published last.
     #[must_use]
     pub fn reader(&self) -> Reader<K> {
-        Reader { pages: PageReader::new(self.paged.shared()), hash: self.hash, key: PhantomData }
+        Reader { pages: VersionReader::new(self.paged.shared()), hash: self.hash, key: PhantomData }
     }
 
     /// Bytes of memory that the table has written to, its copies among them.
@@ -282,7 +280,7 @@ impl<K: Key> ExactMatch<K> {
 /// none takes one by [`Clone`] of another's, or from [`ExactMatch::reader`].
 #[derive(Debug)]
 pub struct Reader<K> {
-    pages: PageReader<AtomicU64>,
+    pages: VersionReader<Pages>,
     hash: Hash,
     key: PhantomData<K>,
 }
@@ -299,6 +297,6 @@ impl<K: Key> Reader<K> {
 impl<K: Key> Clone for Reader<K> {
     /// A reader that begins with the newest version.
     fn clone(&self) -> Self {
-        Self { pages: PageReader::new(self.pages.shared()), hash: self.hash, key: PhantomData }
+        Self { pages: self.pages.clone(), hash: self.hash, key: PhantomData }
     }
 }

@@ -10,17 +10,18 @@
 //!
 //! | table | for | a look-up costs | memory | DPDK |
 //! |---|---|---|---|---|
-//! | [`Lpm4`] | longest prefix, IPv4 | 3 loads, 4 behind prefixes over 24 bits | up to 64 MiB, 1 KiB for each /24 with longer prefixes | `rte_lpm`, `rte_fib` |
-//! | [`Lpm6`] | longest prefix, IPv6 | 2 loads, 1 for each 8 bits after 24 | the same, 1 KiB for each level of a prefix over 24 bits | `rte_lpm6`, `rte_fib6` |
+//! | [`Lpm4`] | longest prefix, IPv4 | 1 load, 2 behind prefixes over 24 bits | up to 80 MiB, 1.25 KiB for each /24 with longer prefixes | `rte_lpm`, `rte_fib` |
+//! | [`Lpm6`] | longest prefix, IPv6 | 1 load, 1 for each 8 bits after 24 | the same, 1.25 KiB for each level of a prefix over 24 bits | `rte_lpm6`, `rte_fib6` |
 //! | [`ExactMatch`] | keys of 1 to 64 bytes | 1 cache line of 16-byte keys, 2 for few | 28 MB for a million keys of 16 bytes | `rte_hash` |
 //! | [`FlowTable`] | flows of one lcore, with deadlines | as exact match | the same and the flow's own | |
 //! | [`Classifier`] | 5-tuples against rules | some 20 loads and 5 for each 64 rules in question | a bit a rule and class | `rte_acl` |
 //!
 //! A burst reads under one [`View`](lpm::View), which is of one version: never half of a change. Readers are values that lcores own; they do
-//! not wait, lock, or write but for a store after a change. The writer does not wait for them either: it changes copies of pages, 16 KiB each,
-//! and [`publish`](lpm::Lpm::publish) makes them the next version. Old pages stay until every reader has passed. A reader that sleeps holds its
-//! version; when fourteen more have been published, `publish` says so and changes collect until it passes or is dropped. Changed pages exist
-//! twice meanwhile, three times at most; a table that does not change exists once.
+//! not wait, lock, or write but for a store after a change. The writer does not wait for them either: it changes what no reader has, and
+//! [`publish`](lpm::Lpm::publish) makes that the next version. Routes have a second table for it, of up to 64 MiB, and copies of groups; keys
+//! have copies of pages, 16 KiB each. What was replaced is used again when every reader has passed. A reader that sleeps holds its version:
+//! `publish` says so when one is behind by a version of routes, or by fourteen of keys, and changes collect until it passes or is dropped.
+//! What changed exists twice meanwhile, three times at most; a table that does not change exists once.
 //!
 //! Errors are [`LookupError`]; a change that fails leaves its table as it was. Uses `atomic`; called by programs, `fragment` and the benches.
 //! Figures beside DPDK: `cargo xtask bench peers --only lpm`, `--only em_`.
@@ -54,6 +55,7 @@
 //! ```
 
 pub mod acl;
+mod bits;
 pub mod error;
 pub mod exact;
 pub mod flow;
@@ -61,6 +63,7 @@ pub mod lpm;
 mod memory;
 mod order;
 mod paged;
+mod reader;
 mod simd;
 mod units;
 mod version;

@@ -5,6 +5,7 @@ use loom::sync::Arc;
 use loom::thread;
 use pollux_atomic::explore;
 
+use crate::lpm::turns::{TABLES, Turns, table_of};
 use crate::version::Versions;
 
 /// Two pages, of which versions take turns. Loom sees to it that nobody reads one while it is written, or may be.
@@ -84,6 +85,42 @@ fn a_reader_that_comes_is_counted() {
             if table.versions.oldest() >= version - 1 {
                 table.write(version);
             }
+        }
+        reader.join().expect("no panic");
+    });
+}
+
+/// Tables that versions take in turn, as routes do. Loom sees to it that nobody reads one while it is written.
+struct Tables {
+    versions: Versions,
+    tables: [UnsafeCell<()>; TABLES],
+}
+
+/// The writer publishes when it can and writes on when not; it reads the published table, to bring up its own. One reader may be behind.
+#[test]
+fn tables_take_turns_behind_their_readers() {
+    explore(3, || {
+        let shared = Arc::new(Tables {
+            versions: Versions::new(),
+            tables: std::array::from_fn(|_| UnsafeCell::new(())),
+        });
+        let mut seat = shared.versions.seat();
+        let reader = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                for _ in 0..2 {
+                    shared.tables[table_of(seat.pass(&shared.versions))].with(drop);
+                }
+                shared.versions.leave(&seat);
+            })
+        };
+        let mut turns = Turns::new();
+        for _ in 0..4 {
+            turns.begin(&shared.versions);
+            shared.tables[table_of(turns.published())].with(drop);
+            shared.tables[table_of(turns.newest())].with_mut(drop);
+            // Refused while the reader is behind: then the same version is written once more.
+            let _ = turns.publish(&shared.versions);
         }
         reader.join().expect("no panic");
     });

@@ -1,34 +1,43 @@
-//! Longest prefix match for IPv4 and IPv6: a page table over the first 24 bits, groups of 256 entries for each 8 bits behind them.
+//! Longest prefix match for IPv4 and IPv6: a flat table over the first 24 bits, groups of 256 entries for each 8 bits behind them.
 //!
 //! ```text
-//!   address  | 12 bits | 12 bits | 8 bits | 8 bits ...
-//!                |         |         |        |
-//!              root ──► page ──► group ──► group ...      an entry is a next hop, or leads to the next group
-//!             4096      4096      256       256
+//!   address  | 24 bits             | 8 bits | 8 bits ...
+//!                |                     |        |
+//!              table of 2^24 ──────► group ──► group ...      an entry is a next hop, or leads to the next group
 //! ```
 //!
-//! DPDK's `rte_lpm` has the same two steps over 24 and 8 bits, `rte_lpm6` 24 and 8 again and again. Here the first 24 bits are paged, so that
-//! readers have the old pages while new ones are written, and pages that are one next hop, or none, exist once.
+//! DPDK's `rte_lpm` has the same two steps over 24 and 8 bits, `rte_lpm6` 24 and 8 again and again. Here the table exists twice: readers
+//! have that of the published version, the writer changes the other one, which then is the next version. Groups are copied when they change.
 //!
-//! A change costs what it covers: a prefix of up to 24 bits writes its share of 2^24 entries, less those of longer prefixes in it; whole
-//! pages are one store. A longer prefix writes up to 256 entries on each level. The first change of a page after each
-//! [`publish`](Lpm::publish) copies its 16 KiB, the first of a group its 1 KiB; whoever changes many routes publishes once.
+//! A change costs what it covers: a prefix of up to 24 bits its share of 2^24 entries, all of them for a default route, which takes tens of
+//! milliseconds; a longer one up to 256 entries on each level. The first change after a [`publish`](Lpm::publish) also copies what that had
+//! changed, into the writer's table; the first change of a group copies its 1 KiB. Whoever changes many routes publishes once.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::marker::PhantomData;
-use std::sync::atomic::AtomicU32;
+
+use foldhash::fast::RandomState;
 
 mod address;
 mod fill;
+mod stale;
+mod tables;
+pub(crate) mod turns;
 mod view;
+
+#[cfg(all(test, not(loom)))]
+mod tests;
 
 pub use address::Address;
 pub use view::{NO_ROUTE, View};
 
 use crate::LookupError;
-use crate::paged::{PageReader, Paged};
+use crate::memory::Bytes;
+use crate::reader::VersionReader;
 use crate::units::Units;
-use view::{ENTRY_BITS, GROUP_WORDS, PAGE_BITS};
+use fill::Owner;
+use tables::{ENTRIES, GROUPS_AT, SharedTables, Tables};
+use view::GROUP_WORDS;
 
 /// Routes of IPv4.
 pub type Lpm4 = Lpm<u32>;
@@ -44,11 +53,13 @@ const GROUPS_MAX: usize = 1 << 22;
 /// Routes by prefix: the writer's end. Changes are the writer's own until they are published.
 #[derive(Debug)]
 pub struct Lpm<A> {
-    paged: Paged<AtomicU32>,
+    tables: Tables,
     groups: Units,
     groups_max: usize,
+    /// Whose the entries of the newest version are: see `fill`.
+    depths: Bytes,
     /// The routes, by prefix and length.
-    routes: BTreeMap<(A, u8), u32>,
+    routes: HashMap<(A, u8), u32, RandomState>,
     /// How many routes there are of each length.
     lengths: [u32; 129],
 }
@@ -57,8 +68,9 @@ impl<A: Address> Lpm<A> {
     /// No routes. There may be up to `groups` groups: each range of 256 entries behind the first 24 bits, 32, 40 ... in which there are longer
     /// prefixes takes one of 1 KiB.
     ///
-    /// Memory is taken as routes need it, in huge pages where the kernel gives some: up to 64 MiB of pages and 1 KiB for each group, twice that
-    /// while readers have an older version of all of it, three times at most; address space is taken for that at once.
+    /// Memory is taken as routes need it, in huge pages where the kernel gives some: for a table that is published once up to 80 MiB, and 1.25
+    /// KiB for each group; up to 64 MiB more when routes change after that, and as much again when they do so before all readers have passed.
+    /// Groups exist up to three times while readers have older ones. Address space is taken for all that at once.
     ///
     /// # Errors
     /// No groups or more than 2^22; no address space.
@@ -70,8 +82,16 @@ impl<A: Address> Lpm<A> {
         if !(1..=GROUPS_MAX).contains(&groups) {
             return Err(LookupError::Capacity { of: "groups", given: groups, most: GROUPS_MAX });
         }
-        let (paged, units) = Paged::new(1 << PAGE_BITS, 1 << ENTRY_BITS, Some((GROUP_WORDS, groups)))?;
-        Ok(Self { paged, groups: units, groups_max: groups, routes: BTreeMap::new(), lengths: [0; 129] })
+        let too_large = LookupError::TooLarge { words: usize::MAX };
+        let room = Units::room(GROUP_WORDS, groups).ok_or(too_large)?;
+        Ok(Self {
+            tables: Tables::new(room)?,
+            groups: Units::new(GROUPS_AT, GROUP_WORDS, groups),
+            groups_max: groups,
+            depths: Bytes::new(ENTRIES + room)?,
+            routes: HashMap::default(),
+            lengths: [0; 129],
+        })
     }
 
     /// Sets the next hop of a prefix: that which it had, if it had one.
@@ -91,8 +111,8 @@ impl<A: Address> Lpm<A> {
         if next_hop > NEXT_HOP_MAX {
             return Err(LookupError::Value { given: next_hop, most: NEXT_HOP_MAX });
         }
-        let levels = (A::BITS as usize - 24) / 8;
-        if length > 24 && !self.groups.has_room(levels) {
+        self.fetch(prefix);
+        if !self.groups.has_room(self.missing_groups(prefix, length)) {
             let used = self.groups.live();
             return Err(LookupError::Full { of: "groups", used, most: self.groups_max });
         }
@@ -101,7 +121,8 @@ impl<A: Address> Lpm<A> {
             self.lengths[usize::from(length)] += 1;
         }
         if old != Some(next_hop) {
-            self.cover(prefix, length, next_hop + 1);
+            self.tables.begin();
+            self.cover(prefix, length, Owner::prefix(length, next_hop));
         }
         Ok(old)
     }
@@ -117,11 +138,15 @@ impl<A: Address> Lpm<A> {
         let prefix = self.check(prefix.into(), length)?;
         let Some(old) = self.routes.remove(&(prefix, length)) else { return Ok(None) };
         self.lengths[usize::from(length)] -= 1;
-        let shorter = (0..length).rev().filter(|shorter| self.lengths[usize::from(*shorter)] > 0);
-        let shorter = shorter.filter_map(|shorter| self.routes.get(&(prefix.first(shorter.into()), shorter)));
-        let entry = shorter.map(|hop| hop + 1).next().unwrap_or(0);
-        if !self.collapse(prefix, length, entry) {
-            self.cover(prefix, length, entry);
+        let mut shorter = (0..length).rev().filter(|shorter| self.lengths[usize::from(*shorter)] > 0);
+        let owner = shorter.find_map(|shorter| {
+            let next_hop = self.routes.get(&(prefix.first(shorter.into()), shorter))?;
+            Some(Owner::prefix(shorter, *next_hop))
+        });
+        let owner = owner.unwrap_or(Owner::NOBODY);
+        self.tables.begin();
+        if !self.collapse(prefix, length, owner) {
+            self.cover(prefix, length, owner);
         }
         Ok(Some(old))
     }
@@ -152,36 +177,44 @@ impl<A: Address> Lpm<A> {
         self.groups.live()
     }
 
-    /// All routes, by prefix: prefix, length, next hop.
+    /// All routes, by prefix: prefix, length, next hop. Sorts them first.
     pub fn iter(&self) -> impl Iterator<Item = (A, u8, u32)> + '_ {
-        self.routes.iter().map(|((prefix, length), hop)| (*prefix, *length, *hop))
+        let mut routes: Vec<_> =
+            self.routes.iter().map(|((prefix, length), hop)| (*prefix, *length, *hop)).collect();
+        routes.sort_unstable();
+        routes.into_iter()
     }
 
     /// Has readers read what was changed, from their next [`pass`](Reader::pass) on. They are not waited for. Costs a lock and some hundred
-    /// cycles, and copies afterwards: see [the module](self).
+    /// cycles, and copies at the next change: see [the module](self).
     ///
     /// # Errors
-    /// A reader is so far behind that there is no memory for another version; what was changed is published by a later call.
+    /// A reader has not passed since the version before was published. What was changed, and what will be, is published by a later call.
     pub fn publish(&mut self) -> Result<(), LookupError> {
-        self.paged.publish(&mut self.groups)
+        if let Some(taken) = self.tables.publish()? {
+            self.groups.reclaim(taken);
+            debug_assert!(self.groups.has_spare(), "only one version's groups wait for readers");
+        }
+        Ok(())
     }
 
     /// The routes as they are now, with what is not published: for the writer itself.
     #[must_use]
     pub fn view(&self) -> View<'_, A> {
-        View::new(self.paged.shared(), self.paged.working())
+        View::new(self.tables.shared(), self.tables.newest())
     }
 
     /// A reader of what was published last.
     #[must_use]
     pub fn reader(&self) -> Reader<A> {
-        Reader { pages: PageReader::new(self.paged.shared()), address: PhantomData }
+        Reader { tables: VersionReader::new(self.tables.shared()), address: PhantomData }
     }
 
-    /// Bytes of memory that the table has written to, its copies among them; routes, which are the writer's alone, left out.
+    /// Bytes of memory that the table has written to, its copies among them, in huge pages; the list of routes left out.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        self.paged.touched_bytes() + self.groups.touched() * size_of::<u32>()
+        let depth = size_of::<u8>();
+        self.tables.touched_bytes(depth) + self.groups.touched() * (size_of::<u32>() + depth)
     }
 
     fn check(&self, prefix: A, length: u8) -> Result<A, LookupError> {
@@ -202,7 +235,7 @@ impl<A: Address> Lpm<A> {
 /// none takes one by [`Clone`] of another's, or from [`Lpm::reader`].
 #[derive(Debug)]
 pub struct Reader<A> {
-    pages: PageReader<AtomicU32>,
+    tables: VersionReader<SharedTables>,
     address: PhantomData<A>,
 }
 
@@ -210,7 +243,7 @@ impl<A: Address> Reader<A> {
     /// The newest version, for a burst. Hot: a load and a branch; after a change a store.
     #[inline]
     pub fn pass(&mut self) -> View<'_, A> {
-        let (shared, version) = self.pages.pass();
+        let (shared, version) = self.tables.pass();
         View::new(shared, version)
     }
 }
@@ -218,6 +251,6 @@ impl<A: Address> Reader<A> {
 impl<A: Address> Clone for Reader<A> {
     /// A reader that begins with the newest version.
     fn clone(&self) -> Self {
-        Self { pages: PageReader::new(self.pages.shared()), address: PhantomData }
+        Self { tables: self.tables.clone(), address: PhantomData }
     }
 }

@@ -1,19 +1,20 @@
-//! The words of a table: an anonymous mapping, in huge pages where the kernel has some, that many threads read while one writes.
+//! The memory of tables: anonymous mappings, in huge pages where the kernel has some. Words are read by many threads while one writes,
+//! bytes are the writer's alone.
 #![expect(
     unsafe_code,
     reason = "views a mapping as words; the allocator gives no memory that is aligned to huge pages and zeroed lazily"
 )]
 
 use std::marker::PhantomData;
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use memmap2::{Advice, MmapOptions, MmapRaw};
+use memmap2::{Advice, MmapMut, MmapOptions, MmapRaw};
 
 use crate::LookupError;
 
 /// Bytes of a huge page on x86-64 and on AArch64 with pages of 4 KiB.
-const HUGE_PAGE: usize = 2 << 20;
+pub(crate) const HUGE_PAGE: usize = 2 << 20;
 
 /// A word that one thread stores and others load; [`Versions`](crate::version::Versions) order the two.
 ///
@@ -23,9 +24,6 @@ pub(crate) trait Word: Send + Sync + 'static {
 
     fn get(&self) -> Self::Value;
     fn set(&self, value: Self::Value);
-    /// A place in the words, as a word.
-    fn place(place: u32) -> Self::Value;
-    fn as_place(&self) -> usize;
 }
 
 impl Word for AtomicU32 {
@@ -39,15 +37,6 @@ impl Word for AtomicU32 {
     #[inline(always)]
     fn set(&self, value: u32) {
         self.store(value, Ordering::Relaxed);
-    }
-
-    fn place(place: u32) -> u32 {
-        place
-    }
-
-    #[inline(always)]
-    fn as_place(&self) -> usize {
-        self.get() as usize
     }
 }
 
@@ -63,15 +52,6 @@ impl Word for AtomicU64 {
     fn set(&self, value: u64) {
         self.store(value, Ordering::Relaxed);
     }
-
-    fn place(place: u32) -> u64 {
-        place.into()
-    }
-
-    #[inline(always)]
-    fn as_place(&self) -> usize {
-        self.get() as usize
-    }
 }
 
 /// Zeros at first. What nobody has written to takes address space, no memory.
@@ -86,16 +66,8 @@ pub(crate) struct Words<W> {
 
 impl<W: Word> Words<W> {
     pub(crate) fn new(count: usize) -> Result<Self, LookupError> {
-        let bytes = count.checked_mul(size_of::<W>()).and_then(|bytes| bytes.checked_add(HUGE_PAGE));
-        let bytes = bytes
-            .filter(|bytes| *bytes <= isize::MAX as usize)
-            .ok_or(LookupError::TooLarge { words: count })?;
-        let mapping = MmapOptions::new().len(bytes).no_reserve_swap().map_anon();
-        let mapping = MmapRaw::from(mapping.map_err(|source| LookupError::Memory { bytes, source })?);
-        // Without huge pages it is slower and no less right.
-        let _ = mapping.advise(Advice::HugePage);
-        let front = mapping.as_ptr().align_offset(HUGE_PAGE);
-        Ok(Self { mapping, front, count, words: PhantomData })
+        let (mapping, front) = map(count, size_of::<W>())?;
+        Ok(Self { mapping: MmapRaw::from(mapping), front, count, words: PhantomData })
     }
 }
 
@@ -107,5 +79,57 @@ impl<W: Word> Deref for Words<W> {
         // SAFETY: `new` has mapped `front` bytes, less than a huge page, and `count` words behind them, readable and writable, aligned,
         // and for as long as `self`; nobody reads or writes them but through these words, which are atomic integers.
         unsafe { std::slice::from_raw_parts(self.mapping.as_ptr().add(self.front).cast::<W>(), self.count) }
+    }
+}
+
+/// Bytes of one thread, zeros at first. What nobody has written to takes address space, no memory.
+#[derive(Debug)]
+pub(crate) struct Bytes {
+    mapping: MmapMut,
+    /// Bytes in front of the first, which begins a huge page.
+    front: usize,
+    count: usize,
+}
+
+impl Bytes {
+    pub(crate) fn new(count: usize) -> Result<Self, LookupError> {
+        let (mapping, front) = map(count, 1)?;
+        Ok(Self { mapping, front, count })
+    }
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    #[inline(always)]
+    fn deref(&self) -> &[u8] {
+        &self.mapping[self.front..][..self.count]
+    }
+}
+
+impl DerefMut for Bytes {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.mapping[self.front..][..self.count]
+    }
+}
+
+/// A mapping with room for `count` items of so many bytes, and how many bytes stand in front of its first huge page.
+fn map(count: usize, item: usize) -> Result<(MmapMut, usize), LookupError> {
+    let bytes = count.checked_mul(item).and_then(|bytes| bytes.checked_add(HUGE_PAGE));
+    let bytes =
+        bytes.filter(|bytes| *bytes <= isize::MAX as usize).ok_or(LookupError::TooLarge { words: count })?;
+    let mapping = MmapOptions::new().len(bytes).no_reserve_swap().map_anon();
+    let mapping = mapping.map_err(|source| LookupError::Memory { bytes, source })?;
+    // Without huge pages it is slower and no less right.
+    let _ = mapping.advise(Advice::HugePage);
+    let front = mapping.as_ptr().align_offset(HUGE_PAGE);
+    Ok((mapping, front))
+}
+
+/// Copies words to where no reader is.
+pub(crate) fn copy_words<W: Word>(from: &[W], to: &[W]) {
+    for (from, to) in from.iter().zip(to) {
+        to.set(from.get());
     }
 }

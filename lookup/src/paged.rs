@@ -8,114 +8,96 @@
 //! There are [`ROOTS`] roots, which versions take in turn, and three times the pages; what was replaced comes back when every reader has
 //! passed. Memory is address space until it is written to.
 
-use std::collections::HashMap;
-use std::hash::Hash;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use crate::LookupError;
-use crate::memory::{Word, Words};
+use crate::memory::{Word, Words, copy_words};
+use crate::reader::Shared;
 use crate::units::Units;
-use crate::version::{Seat, Versions};
+use crate::version::Versions;
 
 /// Versions that readers and the writer can have at once.
 const ROOTS: usize = 16;
 
 /// What writer and readers share.
 #[derive(Debug)]
-pub(crate) struct Shared<W> {
-    words: Words<W>,
+pub(crate) struct Pages {
+    words: Words<AtomicU64>,
     versions: Versions,
     pages: usize,
     /// Words from one root to the next.
     stride: usize,
 }
 
-impl<W: Word> Shared<W> {
+impl Pages {
     #[inline(always)]
-    pub(crate) fn words(&self) -> &[W] {
+    pub(crate) fn words(&self) -> &[AtomicU64] {
         &self.words
     }
 
     /// The places of a version's pages.
     #[inline(always)]
-    pub(crate) fn root(&self, version: u64) -> &[W] {
+    pub(crate) fn root(&self, version: u64) -> &[AtomicU64] {
         let at = version as usize % ROOTS * self.stride;
         &self.words[at..][..self.pages]
     }
 }
 
-/// A page that several places of the array have, since all its words are one value.
-#[derive(Debug)]
-struct Uniform<V> {
-    value: V,
-    uses: usize,
+impl Shared for Pages {
+    #[inline(always)]
+    fn versions(&self) -> &Versions {
+        &self.versions
+    }
 }
 
 /// The writer's end.
 #[derive(Debug)]
-pub(crate) struct Paged<W: Word> {
-    shared: Arc<Shared<W>>,
+pub(crate) struct Paged {
+    shared: Arc<Pages>,
     /// The version that is worked on, one above the published.
     working: u64,
     page_words: usize,
     units: Units,
     /// A page of zeros that nobody writes to.
     zeros: usize,
-    uniform: HashMap<usize, Uniform<W::Value>>,
-    uniform_of: HashMap<W::Value, usize>,
     /// For each root, which of its places changed in its version; each may stand there more than once.
     changes: [Vec<u32>; ROOTS],
 }
 
-impl<W: Word<Value: Hash>> Paged<W> {
-    /// So many pages of zeros; behind them `others`, pieces of so many words, as many as they say.
-    pub(crate) fn new(
-        pages: usize,
-        page_words: usize,
-        others: Option<(usize, usize)>,
-    ) -> Result<(Self, Units), LookupError> {
+impl Paged {
+    /// So many pages of zeros.
+    pub(crate) fn new(pages: usize, page_words: usize) -> Result<Self, LookupError> {
         let stride = pages.next_multiple_of(32);
         let zeros = (ROOTS * stride).next_multiple_of(page_words);
         let base = zeros + page_words;
         // One more: a page is given up after its copy was taken.
         let most = pages + 1;
-        let (other_words, other_most) = others.unwrap_or((1, 0));
-        let too_large = || LookupError::TooLarge { words: usize::MAX };
-        let other_base =
-            Units::room(page_words, most).and_then(|room| room.checked_add(base)).ok_or_else(too_large)?;
-        let other_base = other_base.next_multiple_of(other_words);
-        let other_room = Units::room(other_words, other_most).ok_or_else(too_large)?;
-        let words = Words::<W>::new(other_base.checked_add(other_room).ok_or_else(too_large)?)?;
-        // Places of pages fit the smallest word.
-        if u32::try_from(other_base).is_err() {
-            return Err(LookupError::TooLarge { words: words.len() });
-        }
-        let shared = Arc::new(Shared { words, versions: Versions::new(), pages, stride });
+        let room = Units::room(page_words, most).and_then(|room| room.checked_add(base));
+        let words = Words::new(room.ok_or(LookupError::TooLarge { words: usize::MAX })?)?;
+        let shared = Arc::new(Pages { words, versions: Versions::new(), pages, stride });
         // Readers meet it: they shall not have to wait until the kernel has found memory for it.
-        shared.words[zeros..][..page_words].iter().for_each(|word| word.set(W::place(0)));
+        shared.words[zeros..][..page_words].iter().for_each(|word| word.set(0));
         for version in 0..2 {
-            shared.root(version).iter().for_each(|place| place.set(W::place(zeros as u32)));
+            shared.root(version).iter().for_each(|place| place.set(zeros as u64));
         }
-        let paged = Self {
+        Ok(Self {
             shared,
             working: 1,
             page_words,
             units: Units::new(base, page_words, most),
             zeros,
-            uniform: HashMap::new(),
-            uniform_of: HashMap::new(),
             changes: [const { Vec::new() }; ROOTS],
-        };
-        Ok((paged, Units::new(other_base, other_words, other_most)))
+        })
     }
 
     #[inline(always)]
-    pub(crate) fn shared(&self) -> &Arc<Shared<W>> {
+    pub(crate) fn shared(&self) -> &Arc<Pages> {
         &self.shared
     }
 
     #[inline(always)]
-    pub(crate) fn words(&self) -> &[W] {
+    pub(crate) fn words(&self) -> &[AtomicU64] {
         &self.shared.words
     }
 
@@ -126,80 +108,42 @@ impl<W: Word<Value: Hash>> Paged<W> {
     }
 
     #[inline(always)]
-    pub(crate) fn root(&self) -> &[W] {
+    fn root(&self) -> &[AtomicU64] {
         self.shared.root(self.working)
     }
 
     /// Bytes that have been written to.
     pub(crate) fn touched_bytes(&self) -> usize {
-        (ROOTS * self.shared.stride + self.units.touched()) * size_of::<W>()
+        (ROOTS * self.shared.stride + self.units.touched()) * size_of::<AtomicU64>()
     }
 
     /// The first word of a page that may be written: the page itself, or a copy that takes its place.
     pub(crate) fn own(&mut self, page: usize) -> usize {
-        let place = self.root()[page].as_place();
-        if place != self.zeros && self.units.is_own(place, self.working) && !self.uniform.contains_key(&place)
-        {
+        let place = self.root()[page].get() as usize;
+        if place != self.zeros && self.units.is_own(place, self.working) {
             return place;
         }
         let copy = self.units.take(self.working);
-        copy_words(&self.shared.words, place, copy, self.page_words);
-        self.replace(page, place, copy);
+        copy_words(&self.shared.words[place..][..self.page_words], &self.shared.words[copy..]);
+        self.root()[page].set(copy as u64);
+        self.changes[self.working as usize % ROOTS].push(page as u32);
+        if place != self.zeros {
+            self.units.give(place, self.working);
+        }
         copy
     }
 
-    /// Makes all words of a page one value.
-    pub(crate) fn fill(&mut self, page: usize, value: W::Value) {
-        let place = self.root()[page].as_place();
-        let filled = match self.uniform_of.get(&value).copied() {
-            Some(filled) if filled == place => return,
-            Some(filled) => filled,
-            None if self.shared.words[self.zeros].get() == value => self.zeros,
-            None => {
-                let filled = self.units.take(self.working);
-                self.shared.words[filled..][..self.page_words].iter().for_each(|word| word.set(value));
-                self.uniform.insert(filled, Uniform { value, uses: 0 });
-                self.uniform_of.insert(value, filled);
-                filled
-            }
-        };
-        if let Some(uniform) = self.uniform.get_mut(&filled) {
-            uniform.uses += 1;
-        }
-        self.replace(page, place, filled);
-    }
-
-    /// Puts another page in place of one.
-    fn replace(&mut self, page: usize, old: usize, new: usize) {
-        self.root()[page].set(W::place(new as u32));
-        self.changes[self.working as usize % ROOTS].push(page as u32);
-        if old == self.zeros {
-            return;
-        }
-        if let Some(uniform) = self.uniform.get_mut(&old) {
-            uniform.uses -= 1;
-            if uniform.uses > 0 {
-                return;
-            }
-            self.uniform_of.remove(&uniform.value);
-            self.uniform.remove(&old);
-        }
-        self.units.give(old, self.working);
-    }
-
-    /// Publishes what was changed, if anything was; `others` are the pieces that the caller deals out.
-    pub(crate) fn publish(&mut self, others: &mut Units) -> Result<(), LookupError> {
+    /// Publishes what was changed, if anything was.
+    pub(crate) fn publish(&mut self) -> Result<(), LookupError> {
         if self.changes[self.working as usize % ROOTS].is_empty() {
             return Ok(());
         }
         let published = self.working - 1;
         let oldest = self.shared.versions.oldest().min(published);
-        for units in [&mut self.units, &mut *others] {
-            units.reclaim(oldest);
-        }
+        self.units.reclaim(oldest);
         let next = self.working + 1;
         // The root that comes next was that of `next - ROOTS`, which nobody may read any more.
-        if oldest + ROOTS as u64 <= next || !self.units.has_spare() || !others.has_spare() {
+        if oldest + ROOTS as u64 <= next || !self.units.has_spare() {
             return Err(LookupError::ReadersBehind { behind: published - oldest });
         }
         self.shared.versions.publish(self.working);
@@ -221,43 +165,5 @@ impl<W: Word<Value: Hash>> Paged<W> {
             others().flatten().for_each(|page| to[*page as usize].set(from[*page as usize].get()));
         }
         self.changes[own].clear();
-    }
-}
-
-/// Copies words to where no reader is.
-pub(crate) fn copy_words<W: Word>(words: &[W], from: usize, to: usize, count: usize) {
-    for (from, to) in words[from..][..count].iter().zip(&words[to..][..count]) {
-        to.set(from.get());
-    }
-}
-
-/// A reader's end: it reads one version until it passes.
-#[derive(Debug)]
-pub(crate) struct PageReader<W: Word> {
-    shared: Arc<Shared<W>>,
-    seat: Seat,
-}
-
-impl<W: Word> PageReader<W> {
-    /// A reader of the newest version.
-    pub(crate) fn new(shared: &Arc<Shared<W>>) -> Self {
-        Self { seat: shared.versions.seat(), shared: Arc::clone(shared) }
-    }
-
-    /// Takes the newest version.
-    #[inline(always)]
-    pub(crate) fn pass(&mut self) -> (&Shared<W>, u64) {
-        let version = self.seat.pass(&self.shared.versions);
-        (&self.shared, version)
-    }
-
-    pub(crate) fn shared(&self) -> &Arc<Shared<W>> {
-        &self.shared
-    }
-}
-
-impl<W: Word> Drop for PageReader<W> {
-    fn drop(&mut self) {
-        self.shared.versions.leave(&self.seat);
     }
 }

@@ -4,8 +4,9 @@ use std::marker::PhantomData;
 use std::sync::atomic::AtomicU64;
 
 use super::key::{Bucket, Hash, Key};
+use crate::bits::ones;
 use crate::memory::Word;
-use crate::paged::Shared;
+use crate::paged::Pages;
 use crate::simd::prefetch;
 
 /// What a burst look-up answers for a key that the table does not have.
@@ -28,7 +29,7 @@ pub struct View<'a, K> {
 
 impl<'a, K: Key> View<'a, K> {
     #[inline(always)]
-    pub(super) fn new(shared: &'a Shared<AtomicU64>, version: u64, hash: Hash) -> Self {
+    pub(super) fn new(shared: &'a Pages, version: u64, hash: Hash) -> Self {
         Self { words: shared.words(), root: shared.root(version), hash, key: PhantomData }
     }
 
@@ -78,11 +79,11 @@ impl<'a, K: Key> View<'a, K> {
             let displaced = stored == 0 && Bucket::<K>::stored(bucket, Bucket::<K>::SLOTS) != 0;
             elsewhere |= u32::from(displaced) << at;
         }
-        for at in ones(elsewhere) {
+        for at in ones(elsewhere.into()) {
             places[at] = self.place(self.hash.second(hashes[at]));
             self.fetch(places[at]);
         }
-        for at in ones(elsewhere) {
+        for at in ones(elsewhere.into()) {
             let bucket = &self.words[places[at]..][..Bucket::<K>::WORDS];
             values[at] = Bucket::<K>::find(bucket, &Bucket::<K>::words(&keys[at])).wrapping_sub(1);
         }
@@ -92,7 +93,7 @@ impl<'a, K: Key> View<'a, K> {
     #[inline(always)]
     pub(super) fn place(&self, bucket: u32) -> usize {
         let (bucket, in_page) = (bucket as usize, PAGE_WORDS / Bucket::<K>::WORDS);
-        self.root[bucket / in_page].as_place() + bucket % in_page * Bucket::<K>::WORDS
+        self.root[bucket / in_page].get() as usize + bucket % in_page * Bucket::<K>::WORDS
     }
 
     #[inline(always)]
@@ -115,13 +116,3 @@ impl<K> Clone for View<'_, K> {
 }
 
 impl<K> Copy for View<'_, K> {}
-
-/// The places of the bits that are set.
-#[inline(always)]
-fn ones(mut bits: u32) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let at = (bits != 0).then(|| bits.trailing_zeros() as usize)?;
-        bits &= bits - 1;
-        Some(at)
-    })
-}

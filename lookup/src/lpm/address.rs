@@ -1,10 +1,11 @@
 //! Addresses that routes are found by.
 
 use std::fmt::Debug;
+use std::hash::Hash;
 use std::net::IpAddr;
 
 /// An address as a number: `u32` for IPv4, `u128` for IPv6, both in host order. No other type can be one.
-pub trait Address: sealed::Sealed + Copy + Ord + Debug + Send + Sync + 'static {
+pub trait Address: sealed::Sealed + Copy + Ord + Hash + Debug + Send + Sync + 'static {
     /// Bits of an address.
     const BITS: u32;
 }
@@ -18,10 +19,6 @@ pub(crate) mod sealed {
         fn field(self, skip: u32, count: u32) -> usize;
         /// The first address that has the first `length` bits.
         fn first(self, length: u32) -> Self;
-        /// The last of them.
-        fn last(self, length: u32) -> Self;
-        fn before(self) -> Self;
-        fn after(self) -> Self;
         fn ip(self) -> IpAddr;
     }
 }
@@ -43,21 +40,6 @@ macro_rules! address {
             #[inline]
             fn first(self, length: u32) -> Self {
                 self & !<$type>::MAX.unbounded_shr(length)
-            }
-
-            #[inline]
-            fn last(self, length: u32) -> Self {
-                self | <$type>::MAX.unbounded_shr(length)
-            }
-
-            #[inline]
-            fn before(self) -> Self {
-                self.wrapping_sub(1)
-            }
-
-            #[inline]
-            fn after(self) -> Self {
-                self.wrapping_add(1)
             }
 
             fn ip(self) -> IpAddr {

@@ -4,8 +4,8 @@ use std::marker::PhantomData;
 use std::sync::atomic::AtomicU32;
 
 use super::address::Address;
+use super::tables::{ENTRIES, SharedTables, TOP_BITS};
 use crate::memory::Word;
-use crate::paged::Shared;
 
 /// What a burst look-up answers where no route matches.
 pub const NO_ROUTE: u32 = u32::MAX;
@@ -14,12 +14,6 @@ pub const NO_ROUTE: u32 = u32::MAX;
 pub(super) const GROUP: u32 = 1 << 31;
 /// Entries of a group.
 pub(super) const GROUP_WORDS: usize = 256;
-/// Bits that select a page.
-pub(super) const PAGE_BITS: u32 = 12;
-/// Bits that select an entry in it.
-pub(super) const ENTRY_BITS: u32 = 12;
-/// Bits that pages cover.
-pub(super) const TOP_BITS: u32 = PAGE_BITS + ENTRY_BITS;
 
 /// Addresses whose look-ups overlap.
 const BURST: usize = 32;
@@ -27,22 +21,20 @@ const BURST: usize = 32;
 /// The routes of one version. Whatever is looked up in it is of that version.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a, A> {
+    table: &'a [AtomicU32; ENTRIES],
+    /// With groups among them.
     words: &'a [AtomicU32],
-    root: &'a [AtomicU32; 1 << PAGE_BITS],
     address: PhantomData<A>,
 }
 
 impl<'a, A: Address> View<'a, A> {
     #[inline(always)]
-    pub(super) fn new(shared: &'a Shared<AtomicU32>, version: u64) -> Self {
-        let Ok(root) = shared.root(version).try_into() else {
-            unreachable!("a table has a place for each page")
-        };
-        Self { words: shared.words(), root, address: PhantomData }
+    pub(super) fn new(shared: &'a SharedTables, version: u64) -> Self {
+        Self { table: shared.table(version), words: shared.words(), address: PhantomData }
     }
 
-    /// The next hop of the longest prefix that `address` has. Hot: for IPv4 three loads, one more behind prefixes longer than 24 bits; for
-    /// IPv6 two and one for each further 8 bits of the prefixes there.
+    /// The next hop of the longest prefix that `address` has. Hot: a load, and one for each further 8 bits of prefixes longer than 24 bits
+    /// there.
     #[inline]
     #[must_use]
     #[doc(alias = "rte_lpm_lookup")]
@@ -69,46 +61,46 @@ impl<'a, A: Address> View<'a, A> {
         for (addresses, hops) in whole.iter().zip(whole_hops) {
             self.lookup_some(addresses, hops);
         }
-        self.lookup_some(rest, rest_hops);
+        if !rest.is_empty() {
+            self.lookup_rest(rest, rest_hops);
+        }
+    }
+
+    /// Fewer than [`BURST`]. By itself, so that whole bursts have the caller's registers and cache lines.
+    #[inline(never)]
+    fn lookup_rest(self, addresses: &[A], hops: &mut [u32]) {
+        self.lookup_some(addresses, hops);
     }
 
     /// At most [`BURST`] of them; where it is that number, the compiler knows.
     #[inline(always)]
     fn lookup_some(&self, addresses: &[A], hops: &mut [u32]) {
-        let (mut pages, mut entries) = ([0u32; BURST], [0u32; BURST]);
-        for ((address, page), entry) in addresses.iter().zip(&mut pages).zip(&mut entries) {
-            *page = address.field(0, PAGE_BITS) as u32;
-            *entry = address.field(PAGE_BITS, ENTRY_BITS) as u32;
-        }
-        for ((page, entry), hop) in pages.iter().zip(&entries).zip(&mut *hops) {
-            let page = self.root[*page as usize % (1 << PAGE_BITS)].get();
-            *hop = self.words[page.wrapping_add(*entry) as usize].get();
+        let mut all = 0;
+        for (address, hop) in addresses.iter().zip(&mut *hops) {
+            let entry = self.table[address.field(0, TOP_BITS)].get();
+            all |= entry;
+            *hop = entry.wrapping_sub(1);
         }
         // Level by level, so that the loads of one do not wait for those of another.
         let mut skip = TOP_BITS;
-        while hops.iter().fold(0, |all, hop| all | hop) & GROUP != 0 {
+        while all & GROUP != 0 {
+            all = 0;
             for (address, hop) in addresses.iter().zip(&mut *hops) {
+                let above = hop.wrapping_add(1);
                 // All ones where there is a group; a branch would go wrong half of the time.
-                let deeper = (*hop as i32 >> 31) as u32;
-                let place = (group_of(*hop) + address.field(skip, 8)) & deeper as i32 as usize;
-                let entry = self.words[place].get();
-                *hop = (entry & deeper) | (*hop & !deeper);
+                let deeper = (above as i32 >> 31) as u32;
+                let place = (group_of(above) + address.field(skip, 8)) & deeper as i32 as usize;
+                let entry = (self.words[place].get() & deeper) | (above & !deeper);
+                all |= entry;
+                *hop = entry.wrapping_sub(1);
             }
             skip += 8;
         }
-        hops.iter_mut().for_each(|hop| *hop = hop.wrapping_sub(1));
-    }
-
-    /// The entry that the first 24 bits select.
-    #[inline(always)]
-    fn top(&self, address: A) -> u32 {
-        let page = self.root[address.field(0, PAGE_BITS)].as_place();
-        self.words[page + address.field(PAGE_BITS, ENTRY_BITS)].get()
     }
 
     #[inline(always)]
     fn find(&self, address: A) -> u32 {
-        let (mut entry, mut skip) = (self.top(address), TOP_BITS);
+        let (mut entry, mut skip) = (self.table[address.field(0, TOP_BITS)].get(), TOP_BITS);
         while entry & GROUP != 0 {
             entry = self.words[group_of(entry) + address.field(skip, 8)].get();
             skip += 8;
