@@ -5,13 +5,23 @@ use std::process::Command;
 use crate::run::{Outcome, cargo, must, root, target_dir};
 use crate::tidy;
 
-/// Formatting, clippy, layout rules, documentation and tests, in that order.
+/// Formatting, clippy, layout rules, packages, documentation and tests, in that order.
 pub(crate) fn check() -> Outcome {
     must(&mut cargo(&["fmt", "--all", "--check"]))?;
     must(&mut cargo(&["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"]))?;
     tidy::tidy()?;
+    package()?;
     must(cargo(&["doc", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-D warnings"))?;
     must(&mut cargo(&["test", "--workspace"]))
+}
+
+/// What a registry would be given, without building it: each dependency has a version, and nothing is missing.
+fn package() -> Outcome {
+    let mut command = cargo(&["package", "--workspace", "--no-verify", "--allow-dirty", "--quiet"]);
+    for name in tidy::UNPUBLISHED {
+        command.arg(format!("--exclude=pollux-{name}"));
+    }
+    must(&mut command)
 }
 
 /// The crates that have loom models.

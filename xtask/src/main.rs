@@ -1,13 +1,13 @@
 //! Developer tasks, run as `cargo xtask TASK`.
 //!
-//! - `check`: formatting, clippy with warnings denied, the layout rules, documentation, the tests.
+//! - `check`: formatting, clippy with warnings denied, the layout rules, packages, documentation, the tests.
 //! - `tidy`: the layout rules alone (dependency table, where unsafe code stands, dead files).
 //! - `loom`, `sanitize`: the models of the lock-free code; unit tests under the address and thread sanitizers.
 //! - `relaxations`: that each memory ordering is missed by a model when it is weakened.
 //! - `mutants`: that tests find each rule of the driver that is broken.
 //! - `nightly`: the long forms: seeds, relaxations, Miri, the thread sanitizer with a library of its own, virtual machines.
 //! - `unprivileged`, `quiet`: the apps as an ordinary user; no system call while they forward.
-//! - `examples`: the programs of `examples/` built as a user builds them, and run.
+//! - `examples`: the programs of `examples/` built as a user builds them, and run; the pages of the guide done as they are written.
 //! - `outside`: README.md's program and a driver of its own, built and run outside of the workspace without the network.
 //! - `golden`: what a C compiler makes of the mlx5 headers, compared with the committed files.
 //! - `vm`: jobs in a guest with a Debian kernel, under QEMU without KVM.
@@ -51,7 +51,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Run formatting, clippy with warnings denied, tidy, documentation and tests
+    /// Run formatting, clippy with warnings denied, tidy, packaging, documentation and tests
     Check,
     /// Check the workspace rules: dependencies, unsafe code, dead files, words
     Tidy,
@@ -69,7 +69,7 @@ enum Task {
     Unprivileged,
     /// Check with strace that no lcore makes a system call while it forwards
     Quiet,
-    /// Build, test and run the programs of `examples/`, and README.md's program, outside the workspace and offline
+    /// Build, test and run the programs of `examples/`, README.md's program and the guide's, outside the workspace and offline
     Examples,
     /// Compare the golden files of mlx5 and RDMA layouts with Debian's installed headers
     Golden,

@@ -114,6 +114,12 @@ const MAY_DEPEND: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
+/// The crates that are of use in this workspace alone.
+pub(crate) const UNPUBLISHED: &[&str] = &["benches", "tests", "xtask"];
+
+/// What a registry shows of a package, or asks for.
+const PUBLISHED: &[&str] = &["description", "license", "readme", "keywords", "categories", "rust-version"];
+
 /// Where `unsafe` may stand: a crate, and the files in its `src` (by stem, with everything below). Each of them has some.
 const MAY_BE_UNSAFE: &[(&str, &[&str])] = &[
     ("ring", &[""]),
@@ -152,6 +158,7 @@ pub(crate) fn tidy() -> Outcome {
     let mut wrong = Vec::new();
     for (name, allowed) in MAY_DEPEND {
         dependencies(name, allowed, &mut wrong)?;
+        wrong.extend(unfit(name, &manifest(name)?));
         sources(name, &mut wrong)?;
         circle::check(name, &mut wrong)?;
     }
@@ -244,6 +251,18 @@ fn dependencies(name: &str, allowed: &[&str], wrong: &mut Vec<String>) -> Outcom
         wrong.push(format!("{name}/Cargo.toml does not take the workspace's lints"));
     }
     Ok(())
+}
+
+/// What keeps a package from being published, or from being kept here.
+fn unfit(name: &str, manifest: &toml::Table) -> Vec<String> {
+    let package = manifest.get("package").and_then(toml::Value::as_table);
+    let has = |key: &str| package.is_some_and(|package| package.contains_key(key));
+    if UNPUBLISHED.contains(&name) {
+        let stays = package.and_then(|package| package.get("publish")) == Some(&toml::Value::Boolean(false));
+        return if stays { Vec::new() } else { vec![format!("{name}/Cargo.toml lacks `publish = false`")] };
+    }
+    let missing = PUBLISHED.iter().filter(|key| !has(key));
+    missing.map(|key| format!("{name}/Cargo.toml: a package that is published has `{key}`")).collect()
 }
 
 fn sources(name: &str, wrong: &mut Vec<String>) -> Outcome {
@@ -349,6 +368,16 @@ mod tests {
             ["pollux", "pollux-mlx5-abi", "polluxes", "libc"].map(folder_of),
             [Some("pollux"), Some("mlx5-abi"), None, None]
         );
+    }
+
+    #[test]
+    fn what_is_published_says_what_it_is() {
+        let unfit = |name, text: &str| unfit(name, &text.parse().expect("a manifest")).len();
+        let bare = "[package]\nname = \"pollux-wire\"\ndescription = \"Headers\"\n";
+        assert_eq!(unfit("wire", bare), PUBLISHED.len() - 1);
+        let rest = PUBLISHED[1..].iter().map(|key| format!("{key}.workspace = true\n"));
+        assert_eq!(unfit("wire", &format!("{bare}{}", rest.collect::<String>())), 0);
+        assert_eq!((unfit("tests", bare), unfit("tests", &format!("{bare}publish = false\n"))), (1, 0));
     }
 
     #[test]
