@@ -1,6 +1,7 @@
 //! The commands of README.md and docs/, run as they stand there.
 //!
-//! What is in a fenced block of `sh` runs here. `cargo xtask` runs in CI, so that it has to stand in `.ci/run`.
+//! What is in a fenced block of `sh` runs here. `cargo xtask` runs in CI, so that it has to stand in `.ci/run`. Pages of the guide that
+//! make a package of the reader's own are done as a whole by `tests/tests/guide.rs`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,9 +22,12 @@ fn read(path: &Path) -> String {
 }
 
 fn documents() -> Vec<(String, String)> {
-    let folder = std::fs::read_dir(top().join("docs")).expect("docs/ is there");
-    let mut paths: Vec<PathBuf> = folder.map(|entry| entry.expect("an entry").path()).collect();
-    paths.push(top().join("README.md"));
+    let mut paths = vec![top().join("README.md")];
+    for folder in ["docs", "docs/guide/src"] {
+        let entries = std::fs::read_dir(top().join(folder)).expect("a folder of documents");
+        let files = entries.map(|entry| entry.expect("an entry").path());
+        paths.extend(files.filter(|path| path.extension().is_some_and(|extension| extension == "md")));
+    }
     paths.sort();
     paths.iter().map(|path| (path.display().to_string(), read(path))).collect()
 }
@@ -42,12 +46,26 @@ fn blocks(text: &str) -> Vec<Vec<&str>> {
     blocks
 }
 
+/// Whether a page has files of a package that its reader makes: a line above their blocks names each.
+fn makes_a_package(page: &str) -> bool {
+    page.lines().any(|line| line.starts_with("**`"))
+}
+
+/// The name by which a link finds a heading.
+fn anchor(heading: &str) -> String {
+    let kept = heading.trim_start_matches('#').trim().to_lowercase();
+    let kept = kept.chars().filter(|at| at.is_alphanumeric() || matches!(at, ' ' | '-' | '_'));
+    kept.map(|at| if at == ' ' { '-' } else { at }).collect()
+}
+
 /// How a line is run here.
 enum Way<'a> {
     /// A program of ours, its arguments, and whether it is run by root.
     Program(&'a str, Vec<&'a str>, bool),
     /// A program that is not ours, on the device model, with these arguments of `mlx5-run`.
     OnModel(Vec<&'a str>),
+    /// Says what this machine lacks: nothing, or something.
+    Doctor,
     /// Cargo builds these packages, or tests: as was done for this test to run.
     Cargo(Vec<&'a str>),
 }
@@ -60,6 +78,9 @@ fn way(line: &str) -> Way<'_> {
     }
     if words[0] == "target/release/mlx5-run" {
         return Way::OnModel(words[1..].to_vec());
+    }
+    if words == ["target/release/doctor"] {
+        return Way::Doctor;
     }
     if let Some(program) = words[0].strip_prefix("target/release/") {
         return Way::Program(program, words[1..].to_vec(), root);
@@ -241,7 +262,7 @@ fn between_hosts(line: &str, program: &str, args: &[&str]) {
 #[test]
 fn each_command_runs_as_it_stands() {
     let mut ran = 0;
-    for (document, text) in documents() {
+    for (document, text) in documents().into_iter().filter(|(_, text)| !makes_a_package(text)) {
         for block in blocks(&text) {
             if block.iter().any(|line| line.contains("pollux-dumpcap")) {
                 ran += block.len();
@@ -268,6 +289,11 @@ fn each_command_runs_as_it_stands() {
                     },
                     Way::OnModel(args) if clients > 0 && !line.ends_with(LOCAL) => server = Some(args),
                     Way::OnModel(args) => on_model(server.take().as_deref(), &args),
+                    Way::Doctor => {
+                        let end = Running::start(command("doctor", &[])).finish(LIMIT);
+                        let is_told = matches!(end.status.code(), Some(0 | 1)) && !end.stdout.is_empty();
+                        assert!(is_told, "{line}: {}: {}", end.status, end.stderr.join("\n"));
+                    }
                     Way::Program(program, args, true) => between_hosts(line, program, &args),
                     Way::Program(program, args, false) => alone(line, program, &args),
                 }
@@ -297,11 +323,38 @@ fn links_lead_somewhere_and_the_front_page_is_short() {
     for (document, text) in documents() {
         let folder = Path::new(&document).parent().expect("a folder");
         for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
-            assert!(link.contains("://") || folder.join(link).exists(), "{document}: {link}");
+            if link.contains("://") {
+                continue;
+            }
+            let (file, place) =
+                link.split_once('#').map_or((link, None), |(file, place)| (file, Some(place)));
+            let path = if file.is_empty() { PathBuf::from(&document) } else { folder.join(file) };
+            assert!(path.exists(), "{document}: {link}");
+            if let Some(place) = place {
+                let page = read(&path);
+                let mut headings = page.lines().filter(|line| line.starts_with('#'));
+                assert!(headings.any(|heading| anchor(heading) == place), "{document}: {link}");
+            }
         }
     }
     let lines = read(&top().join("README.md")).lines().count();
     assert!(lines < 120, "README.md has {lines} lines; what is not for a newcomer belongs in docs/");
+}
+
+#[test]
+fn the_guide_lists_all_its_pages_in_order() {
+    let guide = top().join("docs/guide/src");
+    let linked = |page: &str| -> Vec<String> {
+        let links = page.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        links.filter(|link| !link.contains('/')).map(str::to_owned).collect()
+    };
+    let summary = linked(&read(&guide.join("SUMMARY.md")));
+    let files = std::fs::read_dir(&guide).expect("the guide").count();
+    assert_eq!(summary.len() + 1, files, "SUMMARY.md has {summary:?}");
+    for (page, next) in summary.iter().zip(&summary[1..]) {
+        let links = linked(&read(&guide.join(page)));
+        assert_eq!(links.last(), Some(next), "{page} ends with the next page");
+    }
 }
 
 #[test]

@@ -16,6 +16,8 @@
 //!                   pollux::soft        the software ports
 //! ```
 //!
+//! The guide in `docs/guide` goes from `cargo new` to a firewall, a driver and an RDMA program, step by step.
+//!
 //! Whoever knows DPDK or rdma-core finds its functions by their names in the search of these pages (`rte_eth_rx_burst`,
 //! `ibv_post_send`), and side by side in `docs/from-dpdk.md`.
 //!
@@ -84,4 +86,17 @@ pub mod prelude {
     };
     pub use pollux_verbs::{Endpoint, Mr, Pd};
     pub use pollux_wire::build::Frame;
+}
+
+/// The programs of the guide that stand alone are compiled by `cargo test`; `tests/tests/guide.rs` runs all of them.
+#[cfg(doctest)]
+mod guide {
+    #[doc = include_str!("../../docs/guide/src/skeleton.md")]
+    mod skeleton {}
+    #[doc = include_str!("../../docs/guide/src/firewall.md")]
+    mod firewall {}
+    #[doc = include_str!("../../docs/guide/src/port.md")]
+    mod port {}
+    #[doc = include_str!("../../docs/guide/src/rdma.md")]
+    mod rdma {}
 }

@@ -1,4 +1,5 @@
-//! The programs of `examples/`, a workspace of their own as a user's program is, and README.md's program in a folder of its own.
+//! The programs of `examples/`, a workspace of their own as a user's program is; README.md's program in a folder of its own; the guide's
+//! packages, made page by page.
 
 use std::fs;
 
@@ -30,7 +31,8 @@ pub(crate) fn examples() -> Outcome {
     if !long.is_empty() {
         return Err(format!("examples: longer than they may be: {}", long.join(", ")));
     }
-    must(cargo(&["test", "--workspace", "--test=examples"]).env("POLLUX_EXAMPLES", target.join("release")))
+    let tests = ["test", "--workspace", "--test=examples", "--test=guide"];
+    must(cargo(&tests).env("POLLUX_EXAMPLES", target.join("release")))
 }
 
 /// The most lines of each, without blanks and comments.
