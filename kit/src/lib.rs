@@ -14,6 +14,7 @@
 //! - [`RunOptions`]: the options that all forwarders have; [`number`], [`pairs`]: what other options are made of.
 //! - [`Watch`]: the control thread, until the end and the report.
 //! - [`Meter`] and [`Counts`]: what ports, streams, lcores and pools counted; [`table()`] and [`json()`] show it.
+//!   [`mod@table`] has what other tables are made of, too.
 //! - [`Listener`] serves it over HTTP (`--metrics`), [`Screen`] draws it (`--screen`): both by a [`Sampler`].
 //! - [`Retry`]: a burst that a destination did not take, tried again with patience; [`Lost`] counts what was let go.
 //! - [`IdleOptions`] and [`Idle`]: what an lcore does while no packet arrives: it polls on, pauses, or sleeps until one does.
@@ -73,7 +74,7 @@ mod retry;
 pub mod rounds;
 mod sample;
 mod screen;
-mod table;
+pub mod table;
 mod watch;
 
 pub use console::Console;

@@ -70,7 +70,8 @@ fn sum(ports: &[PortCounts]) -> PortCounts {
 }
 
 /// `12_345` as `12,345`.
-pub(crate) fn grouped(count: u64) -> String {
+#[must_use]
+pub fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (place, digit) in digits.chars().enumerate() {
@@ -83,7 +84,8 @@ pub(crate) fn grouped(count: u64) -> String {
 }
 
 /// Three digits behind the point; small rates keep more, for a ping a second is a rate too.
-pub(crate) fn rate(value: f64) -> String {
+#[must_use]
+pub fn rate(value: f64) -> String {
     match value {
         0.0 => "0".into(),
         ..0.01 => format!("{value:.6}"),
@@ -91,9 +93,8 @@ pub(crate) fn rate(value: f64) -> String {
     }
 }
 
-/// Columns as wide as their widest cell: the first `left` ones and the last of a ragged list to the left, numbers to the
-/// right.
-fn align<const COLUMNS: usize>(text: &mut String, rows: &[[String; COLUMNS]], left: usize) {
+/// Appends rows, a line each. Columns are as wide as their widest cell: the first `left` ones stand to the left, numbers to the right.
+pub fn align<const COLUMNS: usize>(text: &mut String, rows: &[[String; COLUMNS]], left: usize) {
     let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
     for row in rows {
         let mut line = String::new();

@@ -89,6 +89,7 @@ const MAY_DEPEND: &[(&str, &[&str])] = &[
         ],
     ),
     ("apps", &["bringup", "config", "eal", "kit", "lookup", "mempool", "pollux", "port", "wire", "verbs"]),
+    ("pktgen", &["bringup", "config", "eal", "kit", "mempool", "port", "wire"]),
     ("testpmd", &["bringup", "config", "eal", "kit", "mempool", "port", "wire"]),
     (
         "benches",

@@ -1,0 +1,64 @@
+//! What is counted: of each stream on each lcore, and of each lcore.
+
+use crossbeam_utils::CachePadded;
+use pollux_eal::counter::Counter;
+use pollux_kit::StreamCounters;
+
+/// Of a stream on one lcore, which writes them.
+#[derive(Debug, Default)]
+pub(crate) struct SenderCounters(CachePadded<SenderCounts>);
+
+#[derive(Debug, Default)]
+pub(crate) struct SenderCounts {
+    /// Packets that the port took.
+    pub(crate) sent: Counter,
+    /// Packets that were due by the rate, sent or not.
+    pub(crate) offered: Counter,
+}
+
+impl std::ops::Deref for SenderCounters {
+    type Target = SenderCounts;
+
+    fn deref(&self) -> &SenderCounts {
+        &self.0
+    }
+}
+
+/// Of one lcore's part in one port.
+#[derive(Debug, Default)]
+pub(crate) struct LaneCounters(CachePadded<LaneCounts>);
+
+#[derive(Debug, Default)]
+pub(crate) struct LaneCounts {
+    /// Packets sent, of all streams.
+    pub(crate) sent: Counter,
+    /// Packets received that carry a mark of this run.
+    pub(crate) marked: Counter,
+    /// Rounds in which the port took nothing of what was ready.
+    pub(crate) full: Counter,
+    /// Rounds in which the pool had no mbuf.
+    pub(crate) no_mbuf: Counter,
+    /// Ticks in which packets were sent.
+    pub(crate) sending: Counter,
+    /// The number of the last run that has come to its end.
+    pub(crate) ended: Counter,
+}
+
+impl std::ops::Deref for LaneCounters {
+    type Target = LaneCounts;
+
+    fn deref(&self) -> &LaneCounts {
+        &self.0
+    }
+}
+
+/// Nothing is let go: what the port does not take is sent later, and what was due and not sent is told by the stream.
+impl StreamCounters for LaneCounters {
+    fn lost(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+
+    fn packets(&self) -> Option<u64> {
+        Some(self.sent.get())
+    }
+}

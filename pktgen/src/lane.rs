@@ -1,0 +1,268 @@
+//! The loop: what is due is made and sent, what comes back is measured.
+//!
+//! ```text
+//!   schedule ─ so many ─► stream ─ packets ─► tx queue        rx queue ─► marks ─► trackers
+//!      ▲                                        │ full: held, and sent before anything else
+//!      └── the clock, once a round ◄────────────┘
+//! ```
+//!
+//! An lcore owns an rx and a tx queue of each of its ports, and goes round them (`pollux_kit::rounds`). It neither allocates, nor locks, nor
+//! calls the system unless a driver must.
+
+use std::sync::Arc;
+
+use pollux_eal::LcoreContext;
+use pollux_eal::clock::Clock;
+use pollux_kit::Polled;
+use pollux_kit::rounds::Rounds;
+use pollux_mempool::{BURST_MAX, Burst, MbufPool};
+use pollux_port::{RxQueue, TxQueue};
+
+use crate::control::Control;
+use crate::count::{LaneCounters, SenderCounters};
+use crate::schedule::{Pattern, Schedule};
+use crate::source::spread;
+use crate::stamp;
+use crate::stream::Stream;
+use crate::tracker::Tracker;
+
+/// Packets received and sent at once.
+const BURST: usize = 32;
+
+/// A stream and when its packets are due.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    pub(crate) stream: Stream,
+    pub(crate) pattern: Pattern,
+    /// Packets a second; none: as many as it goes.
+    pub(crate) pps: Option<f64>,
+    /// Packets of a run; none: until its end.
+    pub(crate) count: Option<u64>,
+    pub(crate) seed: u64,
+    pub(crate) counters: Arc<SenderCounters>,
+    /// In a run.
+    pub(crate) schedule: Option<Schedule>,
+    pub(crate) left: u64,
+}
+
+/// Finds marks in what comes back.
+#[derive(Debug)]
+pub(crate) struct Receiver {
+    pub(crate) cookie: u32,
+    /// By the number of the stream; none: its returns are not measured.
+    pub(crate) trackers: Vec<Option<Tracker>>,
+}
+
+impl Receiver {
+    /// Measures a burst that came at `now`; how many packets of this run are in it.
+    #[inline]
+    fn measure(&mut self, burst: &Burst, now: u64) -> u64 {
+        let mut marked = 0;
+        for mbuf in burst.iter() {
+            let mark = if mbuf.is_contiguous() {
+                mbuf.data().last_chunk().and_then(|bytes| stamp::read(bytes, self.cookie))
+            } else {
+                let mut bytes = [0; stamp::BYTES];
+                let at = (mbuf.pkt_len() as usize).saturating_sub(stamp::BYTES);
+                (mbuf.read(at, &mut bytes) == stamp::BYTES)
+                    .then(|| stamp::read(&bytes, self.cookie))
+                    .flatten()
+            };
+            let Some(mark) = mark else { continue };
+            let Some(Some(tracker)) = self.trackers.get_mut(usize::from(mark.stream)) else { continue };
+            tracker.came(mark.number, stamp::since(now, mark.time));
+            marked += 1;
+        }
+        marked
+    }
+}
+
+/// A port's queues on one lcore, and what is sent and measured there.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    pub(crate) rx: RxQueue,
+    pub(crate) tx: TxQueue,
+    pub(crate) pool: MbufPool,
+    pub(crate) senders: Vec<Sender>,
+    pub(crate) receiver: Option<Receiver>,
+    pub(crate) counters: Arc<LaneCounters>,
+    pub(crate) control: Control,
+    /// The run that is under way, or has ended.
+    pub(crate) run: u64,
+    /// When it began, and when it ends.
+    pub(crate) begun: u64,
+    pub(crate) end: u64,
+    pub(crate) sending: bool,
+    /// What the tx queue did not take.
+    pub(crate) held: Burst,
+    /// Whose packets these are; the next one is asked first.
+    pub(crate) turn: usize,
+    pub(crate) burst: Burst,
+}
+
+impl Polled for Lane {
+    fn rx_queue(&mut self) -> &mut RxQueue {
+        &mut self.rx
+    }
+
+    fn has_work(&self) -> bool {
+        self.sending || !self.held.is_empty()
+    }
+}
+
+impl Lane {
+    /// Takes over another run.
+    #[cold]
+    fn begin(&mut self, clock: &Clock, now: u64) {
+        if self.sending {
+            self.close(now);
+        }
+        let (number, run) = (self.control.number(), self.control.run());
+        self.run = number;
+        (self.begun, self.sending) = (now, !run.pause && !self.senders.is_empty());
+        // Half of the counter's range, to which moments are compared: centuries.
+        self.end = now.wrapping_add(run.time.map_or(u64::MAX / 4, |time| clock.cycles(time).0));
+        for (number, sender) in self.senders.iter_mut().enumerate() {
+            let pps = sender.pps.map(|pps| pps * run.scale);
+            let seed = spread(sender.seed, number as u64);
+            sender.schedule = Some(Schedule::new(clock, sender.pattern, pps, seed, now));
+            sender.left = sender.count.unwrap_or(u64::MAX);
+        }
+        if !self.sending {
+            self.counters.ended.add(self.run - self.counters.ended.get());
+        }
+    }
+
+    /// Ends the run.
+    #[cold]
+    fn close(&mut self, now: u64) {
+        let until = if self.is_past(now) { self.end } else { now };
+        for sender in &mut self.senders {
+            if let Some(mut schedule) = sender.schedule.take() {
+                let rest = schedule.rest(until).min(sender.left);
+                sender.counters.offered.add(rest);
+            }
+        }
+        self.sending = false;
+        self.counters.sending.add(until.wrapping_sub(self.begun));
+        self.counters.ended.add(self.run - self.counters.ended.get());
+    }
+
+    /// Sends what was not taken before; whether all is gone.
+    #[cold]
+    fn send_held(&mut self) -> bool {
+        let sent = self.tx.tx_burst(&mut self.held) as u64;
+        self.counters.sent.add(sent);
+        if let Some(sender) = self.senders.get(self.turn) {
+            sender.counters.sent.add(sent);
+        }
+        if sent == 0 {
+            self.counters.full.add(1);
+        }
+        self.held.is_empty()
+    }
+
+    /// Makes and sends what is due; whether packets moved.
+    #[inline(always)]
+    fn send(&mut self, now: u64) -> bool {
+        let mut moved = false;
+        // Nothing is due behind the end.
+        let until = if self.is_past(now) { self.end } else { now };
+        let count = self.senders.len();
+        for _ in 0..count {
+            self.turn = if self.turn + 1 >= count { 0 } else { self.turn + 1 };
+            let Some(sender) = self.senders.get_mut(self.turn) else { return moved };
+            let Some(schedule) = &mut sender.schedule else { continue };
+            let (due, missed) = schedule.due(until, sender.left.min(BURST as u64));
+            if due + missed == 0 {
+                continue;
+            }
+            // Of a stream with a count none is given up: it only comes later.
+            let missed = if sender.count.is_some() { 0 } else { missed };
+            sender.counters.offered.add(due + missed);
+            sender.left -= due;
+            let made = sender.stream.make(&self.pool, &mut self.burst, due as usize, now);
+            if made < due as usize {
+                self.counters.no_mbuf.add(1);
+                sender.left = sender.left.saturating_add(due - made as u64);
+            }
+            let sent = self.tx.tx_burst(&mut self.burst) as u64;
+            sender.counters.sent.add(sent);
+            self.counters.sent.add(sent);
+            moved |= sent > 0;
+            if !self.burst.is_empty() {
+                // This stream goes on when they are gone, and no other overtakes it.
+                self.burst.move_front(BURST_MAX, &mut self.held);
+                return moved;
+            }
+        }
+        moved
+    }
+
+    #[inline(always)]
+    fn is_past(&self, now: u64) -> bool {
+        self.end.wrapping_sub(now) > u64::MAX / 2
+    }
+
+    /// Whether nothing is left to be sent.
+    fn is_done(&self, now: u64) -> bool {
+        self.is_past(now) || self.senders.iter().all(|sender| sender.left == 0) && self.held.is_empty()
+    }
+
+    #[inline(always)]
+    fn step(&mut self, clock: &Clock) -> bool {
+        let now = clock.now().0;
+        if self.control.number() != self.run {
+            self.begin(clock, now);
+        }
+        let mut moved = false;
+        if !self.held.is_empty() {
+            moved = self.send_held();
+        }
+        if self.sending && self.held.is_empty() {
+            moved |= self.send(now);
+        }
+        if self.sending && self.is_done(now) {
+            self.close(now);
+        }
+        if self.rx.rx_burst(&mut self.burst, BURST) != 0 {
+            moved = true;
+            if let Some(receiver) = &mut self.receiver {
+                self.counters.marked.add(receiver.measure(&self.burst, clock.now().0));
+            }
+            self.burst.clear();
+        }
+        moved
+    }
+}
+
+/// All that an lcore does.
+#[derive(Debug)]
+pub(crate) struct Lanes(pub(crate) Vec<Lane>);
+
+impl Rounds for Lanes {
+    type Polled = Lane;
+
+    #[inline(always)]
+    fn round(&mut self, lcore: &LcoreContext) -> bool {
+        let clock = lcore.clock();
+        let mut moved = false;
+        for lane in &mut self.0 {
+            moved |= lane.step(&clock);
+        }
+        moved
+    }
+
+    fn polled(&mut self) -> &mut [Lane] {
+        &mut self.0
+    }
+
+    fn finish(&mut self, lcore: &LcoreContext) {
+        let now = lcore.clock().now().0;
+        for lane in &mut self.0 {
+            if lane.sending {
+                lane.close(now);
+            }
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! pktgen: a traffic generator. Streams of any header stack at a rate; loss, order and latency of what returns.
+//!
+//! ```text
+//!   options, TOML ─► spec ─► stream: templates, edits ──┐
+//!                             schedule: when it is due ─┴─► lane: the loop of an lcore ─► tx queue
+//!                                                            trackers ◄── marks ◄──────── rx queue
+//!                                                               └─► report: lines, JSON
+//! ```
+//!
+//! From the bottom: `layer`, `value`, `packet` (what can be typed), `frame` (one packet laid out), `window`, `source`, `edit` (a field that
+//! varies), `shape`, `stream` (packets in bursts); `rate`, `schedule`; `stamp`, `tracker`; `control`, `lane`; `profile`, `options`, `setup`.
+
+#![forbid(unsafe_code)]
+
+mod control;
+mod count;
+mod edit;
+mod frame;
+mod lane;
+mod layer;
+mod options;
+mod packet;
+mod profile;
+mod rate;
+mod report;
+mod schedule;
+mod setup;
+mod shape;
+mod size;
+mod source;
+mod spec;
+mod stamp;
+mod stream;
+mod tracker;
+mod value;
+mod window;
+
+use std::os::fd::AsFd;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use pollux_bringup::program::{self, say};
+use pollux_bringup::{Bringup, BringupError};
+use pollux_config::CommandLine;
+use pollux_kit::rounds::go_round;
+use pollux_kit::{Console, IdlePolicy, Meter, RunOptions, Watch};
+
+use crate::control::Run;
+use crate::options::Options;
+use crate::setup::Ready;
+
+fn main() -> ExitCode {
+    program::main(run)
+}
+
+/// Until the end.
+fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
+    let specs = setup::specs(&options)?;
+    // The lcores keep the time: what is under way at the end is still waited for.
+    let watched = RunOptions { duration: None, ..options.run.clone() };
+    let mut watch = Watch::new("pktgen", &watched)?;
+    let mut bringup = Bringup::new(line)?;
+    let Ready { lanes, counted, counters, streams, control } = setup::ready(&mut bringup, &options, &specs)?;
+    let stop = bringup.eal.stop_flag();
+    let mut launched = Vec::new();
+    for (lcore, mut lanes) in lanes {
+        let polled = lanes.0.iter().map(|lane| &lane.rx);
+        let idle = options.idle.policy(bringup.eal.clock(), &[stop.as_fd()], polled)?;
+        launched.push(bringup.eal.launch(lcore, move |lcore| match idle {
+            IdlePolicy::Poll => go_round(lcore, &mut lanes, &mut ()),
+            mut idle => go_round(lcore, &mut lanes, &mut idle),
+        })?);
+    }
+    say(format_args!("pktgen: sending on {} lcores; press Ctrl-C to stop", launched.len()));
+
+    let meter = Meter::new(counted);
+    let time = options.run.duration.map(Duration::from_secs_f64);
+    let number = control.begin(Run { scale: 1.0, time, pause: false });
+    let wait = Duration::from_secs_f64(options.wait);
+    let mut until: Option<Instant> = None;
+    let end = watch.until_end_with(&mut bringup, &meter, || {
+        if until.is_none() && counters.iter().all(|lane| lane.ended.get() >= number) {
+            until = Some(Instant::now() + wait);
+        }
+        if until.is_some_and(|until| until <= Instant::now()) {
+            stop.set();
+        }
+        Vec::new()
+    });
+    stop.set();
+    let end =
+        launched.into_iter().fold(end, |end, launched| end.and(launched.wait().map_err(BringupError::from)));
+
+    let (counts, clock) = (meter.read(&bringup.view()), bringup.eal.clock());
+    let reports: Vec<_> = streams.iter().map(|stream| stream.read(clock)).collect();
+    let console = Console { json: options.run.json };
+    console.print(&pollux_kit::table::table("pktgen", &counts, &counts));
+    console.print(&report::table(&reports));
+    end.and(console.json(|| report::json(&counts, &reports)))
+}

@@ -1,0 +1,193 @@
+//! What each stream came to: as lines, and as JSON beside what every program reports.
+
+use std::sync::Arc;
+
+use pollux_eal::clock::Clock;
+use pollux_eal::histogram::{self, Histogram};
+use pollux_kit::table::{align, grouped, rate};
+use pollux_kit::{Counts, Latency};
+use serde::Serialize;
+
+use crate::count::{LaneCounters, SenderCounters};
+use crate::rate::GAP;
+use crate::stream::turn_bytes;
+use crate::tracker::{ReturnCounters, Returns};
+
+/// Where a copy of a stream is counted.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    pub(crate) counters: Arc<SenderCounters>,
+    /// Bytes of its packets: see [`turn_bytes`].
+    pub(crate) bytes_until: Box<[u64]>,
+    pub(crate) lane: Arc<LaneCounters>,
+    /// On each lcore that receives.
+    pub(crate) returns: Vec<(Arc<ReturnCounters>, Histogram)>,
+}
+
+/// A stream at a port.
+#[derive(Clone, Debug)]
+pub(crate) struct Reported {
+    pub(crate) name: String,
+    pub(crate) port: u16,
+    /// It has a rate to be kept.
+    pub(crate) paced: bool,
+    pub(crate) latency: bool,
+    pub(crate) parts: Vec<Part>,
+}
+
+/// What came back of a stream.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Returned {
+    received: u64,
+    lost: u64,
+    duplicates: u64,
+    reordered: u64,
+    late: u64,
+    p50_ns: Option<u64>,
+    p99_ns: Option<u64>,
+    p999_ns: Option<u64>,
+    max_ns: Option<u64>,
+}
+
+/// What a stream came to.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct StreamReport {
+    name: String,
+    port: u16,
+    sent: u64,
+    bytes: u64,
+    /// Packets that were due by the rate; null without one.
+    offered: Option<u64>,
+    seconds: f64,
+    offered_pps: Option<f64>,
+    sent_pps: f64,
+    layer2_bits_per_second: f64,
+    layer1_bits_per_second: f64,
+    latency: Option<Returned>,
+}
+
+impl Reported {
+    pub(crate) fn read(&self, clock: Clock) -> StreamReport {
+        let sum = |count: &dyn Fn(&Part) -> u64| self.parts.iter().map(count).sum::<u64>();
+        // Returns first: what is sent meanwhile is not lost.
+        let returned = self.latency.then(|| self.returned());
+        let sent = sum(&|part| part.counters.sent.get());
+        let bytes = sum(&|part| turn_bytes(&part.bytes_until, part.counters.sent.get()));
+        let offered = self.paced.then(|| sum(&|part| part.counters.offered.get()));
+        let ticks = self.parts.iter().map(|part| part.lane.sending.get()).max().unwrap_or(0);
+        let seconds = ticks as f64 / clock.hz() as f64;
+        let per_second = |count: f64| if seconds > 0.0 { round(count / seconds, 1e3) } else { 0.0 };
+        StreamReport {
+            name: self.name.clone(),
+            port: self.port,
+            sent,
+            bytes,
+            offered,
+            seconds: round(seconds, 1e6),
+            offered_pps: offered.map(|offered| per_second(offered as f64)),
+            sent_pps: per_second(sent as f64),
+            layer2_bits_per_second: per_second(8.0 * bytes as f64),
+            layer1_bits_per_second: per_second(8.0 * (bytes as f64 + GAP * sent as f64)),
+            latency: returned.map(|(returns, latency)| Returned {
+                received: returns.received,
+                lost: sent.saturating_sub(returns.received),
+                duplicates: returns.duplicates,
+                reordered: returns.reordered,
+                late: returns.late,
+                p50_ns: Latency::new(latency.clone(), clock).quantile_ns(0.5),
+                p99_ns: Latency::new(latency.clone(), clock).quantile_ns(0.99),
+                p999_ns: Latency::new(latency.clone(), clock).quantile_ns(0.999),
+                max_ns: Latency::new(latency, clock).quantile_ns(1.0),
+            }),
+        }
+    }
+
+    fn returned(&self) -> (Returns, histogram::Counts) {
+        let (mut sum, mut latency) = (Returns::default(), histogram::Counts::default());
+        for (counters, histogram) in self.parts.iter().flat_map(|part| &part.returns) {
+            let one = counters.read();
+            sum.received += one.received;
+            sum.duplicates += one.duplicates;
+            sum.reordered += one.reordered;
+            sum.late += one.late;
+            latency += &histogram.counts();
+        }
+        (sum, latency)
+    }
+}
+
+fn round(value: f64, parts: f64) -> f64 {
+    (value * parts).round() / parts
+}
+
+/// A line for each stream, and another one for its returns where they are measured.
+pub(crate) fn table(streams: &[StreamReport]) -> String {
+    let mut text = String::new();
+    let head = ["stream", "port", "packets", "seconds", "offered Mpps", "sent Mpps", "Gbit/s", "on the wire"];
+    let mut rows = vec![head.map(str::to_owned)];
+    for stream in streams {
+        rows.push([
+            stream.name.clone(),
+            stream.port.to_string(),
+            grouped(stream.sent),
+            format!("{:.3}", stream.seconds),
+            stream.offered_pps.map_or("max".into(), |pps| rate(pps / 1e6)),
+            rate(stream.sent_pps / 1e6),
+            rate(stream.layer2_bits_per_second / 1e9),
+            rate(stream.layer1_bits_per_second / 1e9),
+        ]);
+    }
+    align(&mut text, &rows, 1);
+    let head = [
+        "returns of",
+        "port",
+        "received",
+        "lost",
+        "duplicates",
+        "reordered",
+        "p50 us",
+        "p99 us",
+        "p99.9 us",
+        "max us",
+    ];
+    let mut rows = vec![head.map(str::to_owned)];
+    for stream in streams {
+        let Some(returned) = &stream.latency else { continue };
+        let micros = |ns: Option<u64>| ns.map_or("-".into(), |ns| format!("{:.1}", ns as f64 / 1e3));
+        rows.push([
+            stream.name.clone(),
+            stream.port.to_string(),
+            grouped(returned.received),
+            grouped(returned.lost),
+            grouped(returned.duplicates),
+            grouped(returned.reordered),
+            micros(returned.p50_ns),
+            micros(returned.p99_ns),
+            micros(returned.p999_ns),
+            micros(returned.max_ns),
+        ]);
+    }
+    if rows.len() > 1 {
+        align(&mut text, &rows, 1);
+    }
+    for stream in streams {
+        if let Some(offered) = stream.offered.filter(|offered| *offered > stream.sent) {
+            text.push_str(&format!(
+                "stream {} at port {}: {} of {} packets that were due were not sent\n",
+                stream.name,
+                stream.port,
+                grouped(offered - stream.sent),
+                grouped(offered)
+            ));
+        }
+    }
+    text
+}
+
+/// What every program reports, and the streams.
+pub(crate) fn json(counts: &Counts, streams: &[StreamReport]) -> serde_json::Value {
+    let mut all: serde_json::Value =
+        serde_json::from_str(&pollux_kit::json("pktgen", counts)).unwrap_or_default();
+    all["streams"] = serde_json::to_value(streams).unwrap_or_default();
+    all
+}

@@ -1,0 +1,292 @@
+//! A stream that makes packets: whole bursts, one idea after the other for all of them.
+
+use std::collections::BTreeMap;
+
+use arrayvec::ArrayVec;
+use pollux_mempool::{BURST_MAX, Burst, MbufPool};
+use pollux_wire::MacAddress;
+
+use crate::edit::{self, Frames, Scratch};
+use crate::frame::FCS;
+use crate::shape::Shape;
+use crate::spec::StreamSpec;
+use crate::stamp;
+
+/// The most packets of a turn.
+const TURN_MAX: usize = 65_536;
+/// The most bytes of templates.
+const TEMPLATES_MAX: usize = 64 << 20;
+
+/// A packet of a turn: which shape, which of its templates.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    shape: u16,
+    template: u16,
+}
+
+/// How packets are marked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Marking {
+    pub(crate) cookie: u32,
+    /// The number of the stream among all.
+    pub(crate) stream: u16,
+}
+
+/// A stream on one lcore.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    shapes: Vec<Shape>,
+    turn: Box<[Slot]>,
+    /// Bytes of frames of a turn up to each packet, check sequences counted.
+    bytes_until: Box<[u64]>,
+    at: usize,
+    /// All packets are of one template.
+    uniform: bool,
+    marking: Option<Marking>,
+    /// The number of the next packet.
+    number: u64,
+    scratch: Scratch,
+}
+
+/// What distinguishes copies of a stream, one for each queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Replica {
+    pub(crate) number: u64,
+    pub(crate) of: u64,
+    pub(crate) seed: u64,
+}
+
+impl Stream {
+    /// Compiles it for a port of that address.
+    pub(crate) fn new(
+        spec: &StreamSpec,
+        source: MacAddress,
+        copy: Replica,
+        marking: Option<Marking>,
+    ) -> Result<Self, String> {
+        let mut sizes: Vec<u16> = spec.sizes.0.clone();
+        sizes.sort_unstable();
+        sizes.dedup();
+        let bytes: usize = sizes.iter().map(|size| usize::from(*size)).sum::<usize>() * spec.packets.len();
+        if bytes > TEMPLATES_MAX {
+            return Err(format!("has {bytes} bytes of packets in all their sizes: at most {TEMPLATES_MAX}"));
+        }
+        let mut shapes = Vec::new();
+        for packet in &spec.packets {
+            let options = (&spec.tuple[..], spec.latency);
+            shapes.push(Shape::new(packet, &sizes, source, options, (copy.seed, copy.number, copy.of))?);
+        }
+        let places: BTreeMap<u16, u16> = sizes.iter().zip(0..).map(|(size, place)| (*size, place)).collect();
+        let (packets, turn_of_sizes) = (spec.packets.len(), spec.sizes.0.len());
+        let length = least_common_multiple(packets, turn_of_sizes);
+        if length > TURN_MAX {
+            return Err(format!("has {length} packets until a turn begins anew: at most {TURN_MAX}"));
+        }
+        let slot = |number: usize| {
+            let size = spec.sizes.0[number % turn_of_sizes];
+            Slot { shape: (number % packets) as u16, template: places.get(&size).copied().unwrap_or(0) }
+        };
+        let turn: Box<[Slot]> = (0..length).map(slot).collect();
+        let mut until = 0;
+        let bytes_until = turn.iter().map(|slot| {
+            let before = until;
+            until += (shapes[usize::from(slot.shape)].templates[usize::from(slot.template)].bytes.len() + FCS)
+                as u64;
+            before
+        });
+        let mut bytes_until: Vec<u64> = bytes_until.collect();
+        bytes_until.push(until);
+        Ok(Self {
+            uniform: turn.len() == 1,
+            shapes,
+            turn,
+            bytes_until: bytes_until.into(),
+            at: 0,
+            marking,
+            number: 0,
+            scratch: Scratch::default(),
+        })
+    }
+
+    /// Bytes of frames of a turn up to each packet, for [`turn_bytes`].
+    pub(crate) fn bytes_until(&self) -> Box<[u64]> {
+        self.bytes_until.clone()
+    }
+
+    /// Bytes of the longest frame, without its check sequence.
+    pub(crate) fn longest(&self) -> usize {
+        let templates = self.shapes.iter().flat_map(|shape| &shape.templates);
+        templates.map(|template| template.bytes.len()).max().unwrap_or(0)
+    }
+
+    /// Adds up to `count` packets to an empty burst, sent at `now`; their number. Hot.
+    #[inline]
+    pub(crate) fn make(&mut self, pool: &MbufPool, burst: &mut Burst, count: usize, now: u64) -> usize {
+        let slot = self.turn[self.at];
+        let bytes = self.shapes[usize::from(slot.shape)].templates[usize::from(slot.template)].bytes.len();
+        let made = pool.alloc_received(burst, count, bytes, u16::MAX);
+        if self.uniform {
+            self.fill(burst, now);
+        } else {
+            self.fill_mixed(burst, now);
+        }
+        self.number += made as u64;
+        made
+    }
+
+    /// All packets of one template.
+    #[inline]
+    fn fill(&mut self, burst: &mut Burst, now: u64) {
+        let (shape, scratch) = (&mut self.shapes[0], &mut self.scratch);
+        let template = &shape.templates[0];
+        let mut frames: Frames<'_> = ArrayVec::new();
+        for mbuf in burst.iter_mut() {
+            let Some(data) = mbuf.data_mut() else { return };
+            copy(data, &template.bytes);
+            frames.push(data);
+        }
+        if shape.edits.is_empty() && self.marking.is_none() {
+            return;
+        }
+        for (sums, base) in scratch.sums.iter_mut().zip(&template.sums).take(shape.checksums.len()) {
+            sums.fill(*base);
+        }
+        let members = &ALL[..frames.len()];
+        change(shape, &mut frames, members, scratch, self.marking, self.number, now);
+    }
+
+    /// Packets of different templates.
+    fn fill_mixed(&mut self, burst: &mut Burst, now: u64) {
+        let mut slots: ArrayVec<Slot, BURST_MAX> = ArrayVec::new();
+        for mbuf in burst.iter_mut() {
+            let slot = self.turn[self.at];
+            self.at = if self.at + 1 == self.turn.len() { 0 } else { self.at + 1 };
+            slots.push(slot);
+            let template = &self.shapes[usize::from(slot.shape)].templates[usize::from(slot.template)];
+            mbuf.set_len(template.bytes.len());
+        }
+        let mut frames: Frames<'_> = ArrayVec::new();
+        for (mbuf, slot) in burst.iter_mut().zip(&slots) {
+            let template = &self.shapes[usize::from(slot.shape)].templates[usize::from(slot.template)];
+            let Some(data) = mbuf.data_mut() else { return };
+            copy(data, &template.bytes);
+            frames.push(data);
+        }
+        let scratch = &mut self.scratch;
+        for (number, shape) in self.shapes.iter_mut().enumerate() {
+            let of_this = slots.iter().zip(0..).filter(|(slot, _)| usize::from(slot.shape) == number);
+            let members: ArrayVec<u8, BURST_MAX> = of_this.map(|(_, place)| place).collect();
+            if members.is_empty() || shape.edits.is_empty() && self.marking.is_none() {
+                continue;
+            }
+            for &place in &members {
+                let place = usize::from(place) % BURST_MAX;
+                let template = &shape.templates[usize::from(slots[place].template)];
+                for (sums, base) in scratch.sums.iter_mut().zip(&template.sums).take(shape.checksums.len()) {
+                    sums[place] = *base;
+                }
+            }
+            change(shape, &mut frames, &members, scratch, self.marking, self.number, now);
+        }
+    }
+}
+
+/// Bytes of that many packets from the first on, by the bytes of a turn up to each packet.
+pub(crate) fn turn_bytes(bytes_until: &[u64], packets: u64) -> u64 {
+    let turn = bytes_until.len().saturating_sub(1).max(1) as u64;
+    let whole = bytes_until.last().copied().unwrap_or(0);
+    packets / turn * whole + bytes_until.get((packets % turn) as usize).copied().unwrap_or(0)
+}
+
+/// The places of a whole burst.
+const ALL: [u8; BURST_MAX] = {
+    let mut all = [0; BURST_MAX];
+    let mut at = 0;
+    while at < BURST_MAX {
+        all[at] = at as u8;
+        at += 1;
+    }
+    all
+};
+
+/// Edits, marks and checksums of the packets of one shape.
+#[inline(always)]
+fn change(
+    shape: &mut Shape,
+    frames: &mut Frames<'_>,
+    members: &[u8],
+    scratch: &mut Scratch,
+    marking: Option<Marking>,
+    number: u64,
+    now: u64,
+) {
+    for edit in &mut shape.edits {
+        edit.apply(frames, members, scratch);
+    }
+    if let Some(marking) = marking {
+        mark(frames, members, scratch, &shape.stamp_into, marking, number, now);
+    }
+    edit::finish(&shape.checksums, frames, members, scratch);
+}
+
+/// Marks packets with when they were sent, and their numbers.
+#[inline]
+fn mark(
+    frames: &mut Frames<'_>,
+    members: &[u8],
+    scratch: &mut Scratch,
+    into: &[u8],
+    marking: Marking,
+    number: u64,
+    now: u64,
+) {
+    for &place in members {
+        let place = usize::from(place) % BURST_MAX;
+        let (first, second) = stamp::words(marking.cookie, marking.stream, now, number + place as u64);
+        let Some(frame) = frames.get_mut(place) else { return };
+        let odd = frame.len() % 2 == 1;
+        let Some(bytes) = frame.last_chunk_mut::<{ stamp::BYTES }>() else { return };
+        bytes[..8].copy_from_slice(&first.to_be_bytes());
+        bytes[8..].copy_from_slice(&second.to_be_bytes());
+        let sum = (first & 0xffff_ffff) + (first >> 32) + (second & 0xffff_ffff) + (second >> 32);
+        // Each byte in the other half of its word: all are 2^8 times, of which 2^16 is 1.
+        let sum = if odd { sum << 8 } else { sum };
+        for &into in into {
+            scratch.sums[usize::from(into) % edit::SUMS_MAX][place] += sum;
+        }
+    }
+}
+
+/// Copies a frame, in pieces that the processor moves at once. Both are of one length.
+#[inline(always)]
+fn copy(to: &mut [u8], from: &[u8]) {
+    const LINE: usize = 64;
+    const HALF: usize = 32;
+    if to.len() != from.len() || to.len() < HALF {
+        let bytes = to.len().min(from.len());
+        to[..bytes].copy_from_slice(&from[..bytes]);
+        return;
+    }
+    if to.len() <= LINE {
+        // Two halves, which overlap.
+        if let (Some(to), Some(from)) = (to.first_chunk_mut::<HALF>(), from.first_chunk::<HALF>()) {
+            *to = *from;
+        }
+        if let (Some(to), Some(from)) = (to.last_chunk_mut::<HALF>(), from.last_chunk::<HALF>()) {
+            *to = *from;
+        }
+        return;
+    }
+    to.copy_from_slice(from);
+}
+
+fn least_common_multiple(a: usize, b: usize) -> usize {
+    let (mut high, mut low) = (a.max(1), b.max(1));
+    while low != 0 {
+        (high, low) = (low, high % low);
+    }
+    (a.max(1) / high).saturating_mul(b.max(1))
+}
+
+#[cfg(test)]
+mod tests;
