@@ -9,12 +9,13 @@ use std::error::Error;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pollux_capture::{CLIENTS_MAX, SOCKET};
 use pollux_eal::clock::Clock;
 use pollux_eal::event::EventFd;
 use pollux_eal::prefix_socket::{Gone, PrefixSocket, Service, beside, serve};
+use pollux_eal::socket_file::SocketFileError;
 use pollux_eal::{ControlThread, Eal, EalError};
 use pollux_port::PortViews;
 use pollux_port::capture::Captures;
@@ -24,6 +25,8 @@ use client::Client;
 
 /// Connections at a time: those that capture, and some that ask.
 const CONNECTIONS_MAX: usize = CLIENTS_MAX + 4;
+/// How long a process that is ending has to let go of its socket.
+const TAKEOVER: Duration = Duration::from_millis(500);
 /// How often memory of captures that ended is looked at, while queues hold it.
 const COLLECT: Duration = Duration::from_millis(50);
 
@@ -68,11 +71,25 @@ impl CaptureServer {
     }
 
     fn serve(eal: &Eal, path: &Path, served: Served) -> Result<Self, EalError> {
-        let listener = PrefixSocket::at(path)?;
+        let listener = listen(path)?;
         let end = Arc::new(EventFd::new()?);
         let ended = Arc::clone(&end);
         let thread = eal.control_thread("capture", move |_| run(&listener, &ended, served))?;
         Ok(Self { end, thread: Some(thread) })
+    }
+}
+
+/// Makes the socket; one that another process has is waited for: telemetry's of the same number was free, so that one is ending. A
+/// process that is killed loses its sockets one after the other.
+fn listen(path: &Path) -> Result<PrefixSocket, EalError> {
+    let end = Instant::now() + TAKEOVER;
+    loop {
+        match PrefixSocket::at(path) {
+            Err(EalError::PrefixSocket(SocketFileError::InUse(_))) if Instant::now() < end => {
+                std::thread::sleep(TAKEOVER / 100);
+            }
+            other => return other,
+        }
     }
 }
 

@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::time::Instant;
 
 use pollux_capture::{
     Asked, CaptureRequest, InterfaceRequest, Layout, MESSAGE_BYTES_MAX, Reader, Request, Response,
@@ -49,6 +48,23 @@ fn let_go(go: &Sender<()>) -> std::thread::JoinHandle<()> {
         std::thread::sleep(Duration::from_millis(20));
         go.send(()).expect("it waits");
     })
+}
+
+#[test]
+fn a_socket_of_a_process_that_is_ending_is_waited_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join(SOCKET);
+    let other = PrefixSocket::at(&path).expect("a socket");
+    let ending = std::thread::spawn(move || {
+        std::thread::sleep(TAKEOVER / 10);
+        drop(other);
+    });
+    let ours = listen(&path).expect("it is free by then");
+    ending.join().expect("no panic");
+    // One that stays is told.
+    let told = listen(&path).expect_err("it is ours");
+    assert!(matches!(told, EalError::PrefixSocket(SocketFileError::InUse(_))), "{told}");
+    drop(ours);
 }
 
 #[test]
