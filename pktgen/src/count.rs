@@ -12,6 +12,8 @@ pub(crate) struct SenderCounters(CachePadded<SenderCounts>);
 pub(crate) struct SenderCounts {
     /// Packets that the port took.
     pub(crate) sent: Counter,
+    /// Bytes of them, check sequences counted, where packets of a file are sent; else they follow from the number.
+    pub(crate) bytes: Counter,
     /// Packets that were due by the rate, sent or not.
     pub(crate) offered: Counter,
 }
@@ -32,12 +34,6 @@ pub(crate) struct LaneCounters(CachePadded<LaneCounts>);
 pub(crate) struct LaneCounts {
     /// Packets sent, of all streams.
     pub(crate) sent: Counter,
-    /// Packets received that carry a mark of this run.
-    pub(crate) marked: Counter,
-    /// Rounds in which the port took nothing of what was ready.
-    pub(crate) full: Counter,
-    /// Rounds in which the pool had no mbuf.
-    pub(crate) no_mbuf: Counter,
     /// Ticks in which packets were sent.
     pub(crate) sending: Counter,
     /// The number of the last run that has come to its end.

@@ -18,8 +18,11 @@ use pollux_kit::rounds::Rounds;
 use pollux_mempool::{BURST_MAX, Burst, MbufPool};
 use pollux_port::{RxQueue, TxQueue};
 
+use crate::answer::Answerer;
 use crate::control::Control;
 use crate::count::{LaneCounters, SenderCounters};
+use crate::frame::FCS;
+use crate::replay::Replay;
 use crate::schedule::{Pattern, Schedule};
 use crate::source::spread;
 use crate::stamp;
@@ -29,10 +32,23 @@ use crate::tracker::Tracker;
 /// Packets received and sent at once.
 const BURST: usize = 32;
 
+/// Where packets come from.
+#[derive(Debug)]
+pub(crate) enum Content {
+    Made(Box<Stream>),
+    Replayed(Replay),
+}
+
+/// Bytes of a burst's frames, check sequences counted.
+#[cold]
+fn bytes(burst: &Burst) -> u64 {
+    burst.iter().map(|mbuf| u64::from(mbuf.pkt_len()) + FCS as u64).sum()
+}
+
 /// A stream and when its packets are due.
 #[derive(Debug)]
 pub(crate) struct Sender {
-    pub(crate) stream: Stream,
+    pub(crate) content: Content,
     pub(crate) pattern: Pattern,
     /// Packets a second; none: as many as it goes.
     pub(crate) pps: Option<f64>,
@@ -54,10 +70,9 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    /// Measures a burst that came at `now`; how many packets of this run are in it.
+    /// Measures a burst that came at `now`.
     #[inline]
-    fn measure(&mut self, burst: &Burst, now: u64) -> u64 {
-        let mut marked = 0;
+    fn measure(&mut self, burst: &Burst, now: u64) {
         for mbuf in burst.iter() {
             let mark = if mbuf.is_contiguous() {
                 mbuf.data().last_chunk().and_then(|bytes| stamp::read(bytes, self.cookie))
@@ -71,9 +86,7 @@ impl Receiver {
             let Some(mark) = mark else { continue };
             let Some(Some(tracker)) = self.trackers.get_mut(usize::from(mark.stream)) else { continue };
             tracker.came(mark.number, stamp::since(now, mark.time));
-            marked += 1;
         }
-        marked
     }
 }
 
@@ -85,6 +98,7 @@ pub(crate) struct Lane {
     pub(crate) pool: MbufPool,
     pub(crate) senders: Vec<Sender>,
     pub(crate) receiver: Option<Receiver>,
+    pub(crate) answerer: Option<Answerer>,
     pub(crate) counters: Arc<LaneCounters>,
     pub(crate) control: Control,
     /// The run that is under way, or has ended.
@@ -106,7 +120,7 @@ impl Polled for Lane {
     }
 
     fn has_work(&self) -> bool {
-        self.sending || !self.held.is_empty()
+        self.sending || !self.held.is_empty() || self.answerer.as_ref().is_some_and(Answerer::holds)
     }
 }
 
@@ -127,6 +141,9 @@ impl Lane {
             let seed = spread(sender.seed, number as u64);
             sender.schedule = Some(Schedule::new(clock, sender.pattern, pps, seed, now));
             sender.left = sender.count.unwrap_or(u64::MAX);
+            if let Content::Replayed(replay) = &mut sender.content {
+                replay.begin(now);
+            }
         }
         if !self.sending {
             self.counters.ended.add(self.run - self.counters.ended.get());
@@ -148,18 +165,19 @@ impl Lane {
         self.counters.ended.add(self.run - self.counters.ended.get());
     }
 
-    /// Sends what was not taken before; whether all is gone.
+    /// Sends what was not taken before; whether packets moved.
     #[cold]
     fn send_held(&mut self) -> bool {
+        let before = bytes(&self.held);
         let sent = self.tx.tx_burst(&mut self.held) as u64;
         self.counters.sent.add(sent);
         if let Some(sender) = self.senders.get(self.turn) {
             sender.counters.sent.add(sent);
+            if let Content::Replayed(_) = sender.content {
+                sender.counters.bytes.add(before - bytes(&self.held));
+            }
         }
-        if sent == 0 {
-            self.counters.full.add(1);
-        }
-        self.held.is_empty()
+        sent > 0
     }
 
     /// Makes and sends what is due; whether packets moved.
@@ -179,15 +197,30 @@ impl Lane {
             }
             // Of a stream with a count none is given up: it only comes later.
             let missed = if sender.count.is_some() { 0 } else { missed };
-            sender.counters.offered.add(due + missed);
-            sender.left -= due;
-            let made = sender.stream.make(&self.pool, &mut self.burst, due as usize, now);
-            if made < due as usize {
-                self.counters.no_mbuf.add(1);
-                sender.left = sender.left.saturating_add(due - made as u64);
+            let (made, over) = match &mut sender.content {
+                Content::Made(stream) => {
+                    (stream.make(&self.pool, &mut self.burst, due as usize, now) as u64, false)
+                }
+                Content::Replayed(replay) => {
+                    // Without a rate, at the times of the file.
+                    let moment = sender.pps.is_none().then_some(now);
+                    let taken = replay.take(&mut self.burst, due as usize, moment) as u64;
+                    (taken, taken < due && replay.is_over())
+                }
+            };
+            sender.left = if over { 0 } else { sender.left - made };
+            // Behind the last packet of a file none is due.
+            sender.counters.offered.add(if over { made } else { due + missed });
+            if made == 0 {
+                continue;
             }
+            let replayed = matches!(sender.content, Content::Replayed(_));
+            let before = if replayed { bytes(&self.burst) } else { 0 };
             let sent = self.tx.tx_burst(&mut self.burst) as u64;
             sender.counters.sent.add(sent);
+            if replayed {
+                sender.counters.bytes.add(before - bytes(&self.burst));
+            }
             self.counters.sent.add(sent);
             moved |= sent > 0;
             if !self.burst.is_empty() {
@@ -228,9 +261,15 @@ impl Lane {
         if self.rx.rx_burst(&mut self.burst, BURST) != 0 {
             moved = true;
             if let Some(receiver) = &mut self.receiver {
-                self.counters.marked.add(receiver.measure(&self.burst, clock.now().0));
+                receiver.measure(&self.burst, clock.now().0);
+            }
+            if let Some(answerer) = &mut self.answerer {
+                answerer.take(&mut self.burst);
             }
             self.burst.clear();
+        }
+        if let Some(answerer) = &mut self.answerer {
+            moved |= answerer.send(&mut self.tx);
         }
         moved
     }

@@ -8,10 +8,11 @@
 //! ```
 //!
 //! From the bottom: `layer`, `value`, `packet` (what can be typed), `frame` (one packet laid out), `window`, `source`, `edit` (a field that
-//! varies), `shape`, `stream` (packets in bursts); `rate`, `schedule`; `stamp`, `tracker`; `control`, `lane`; `profile`, `options`, `setup`.
+//! varies), `shape`, `stream` (packets in bursts); `rate`, `schedule`; `stamp`, `tracker`; `replay`; `answer`; `control`, `lane`; `profile`, `options`, `setup`.
 
 #![forbid(unsafe_code)]
 
+mod answer;
 mod control;
 mod count;
 mod edit;
@@ -22,6 +23,7 @@ mod options;
 mod packet;
 mod profile;
 mod rate;
+mod replay;
 mod report;
 mod schedule;
 mod setup;
@@ -60,7 +62,8 @@ fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
     let watched = RunOptions { duration: None, ..options.run.clone() };
     let mut watch = Watch::new("pktgen", &watched)?;
     let mut bringup = Bringup::new(line)?;
-    let Ready { lanes, counted, counters, streams, control } = setup::ready(&mut bringup, &options, &specs)?;
+    let Ready { lanes, counted, counters, streams, answers, control, feeders } =
+        setup::ready(&mut bringup, &options, &specs)?;
     let stop = bringup.eal.stop_flag();
     let mut launched = Vec::new();
     for (lcore, mut lanes) in lanes {
@@ -95,6 +98,12 @@ fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
     let reports: Vec<_> = streams.iter().map(|stream| stream.read(clock)).collect();
     let console = Console { json: options.run.json };
     console.print(&pollux_kit::table::table("pktgen", &counts, &counts));
-    console.print(&report::table(&reports));
-    end.and(console.json(|| report::json(&counts, &reports)))
+    let answers = report::answers(&answers);
+    console.print(&report::table(&reports, &answers));
+    let end = feeders.iter().fold(end, |end, feeder| {
+        let (lines, problem) = feeder.notices();
+        lines.iter().for_each(|line| say(format_args!("pktgen: {line}")));
+        end.and(problem.map_or(Ok(()), |why| Err(BringupError::Runtime(why))))
+    });
+    end.and(console.json(|| report::json(&counts, &reports, &answers)))
 }

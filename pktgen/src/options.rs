@@ -6,8 +6,10 @@ use clap::Parser;
 use pollux_kit::pairs::PortMask;
 use pollux_kit::{IdleOptions, RunOptions};
 
+use crate::answer::OwnAddress;
 use crate::packet::Packet;
 use crate::rate::Rate;
+use crate::replay::ReplaySpec;
 use crate::schedule::Pattern;
 use crate::size::Sizes;
 use crate::spec::StreamSpec;
@@ -29,6 +31,15 @@ pub(crate) struct Options {
     /// [default: ether/ipv4/udp]
     #[arg(long, value_name = "PACKET")]
     pub(crate) packet: Vec<Packet>,
+    /// Capture file (pcap, pcapng) that is sent in place of packets, at its recorded times unless there is a rate in pps
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["packet", "size", "tuple", "pattern", "latency", "streams"])]
+    pub(crate) pcap: Option<PathBuf>,
+    /// Replay so many times as fast as recorded, 0.000001 to 1000000
+    #[arg(long, value_name = "X", default_value = "1", requires = "pcap", value_parser = speed)]
+    pub(crate) speed: f64,
+    /// Replay so many times; 0: until the end
+    #[arg(long, value_name = "N", default_value = "1", requires = "pcap")]
+    pub(crate) loops: u64,
     /// Size in bytes, FCS included: 64, 64x7,594x4,1518 (in turn), 64..1518+2 or imix [default: 64]
     #[arg(long, value_name = "SIZES")]
     pub(crate) size: Option<Sizes>,
@@ -48,6 +59,9 @@ pub(crate) struct Options {
     /// Measure loss, duplicates, reordering and latency: each packet carries its number and time in its last 16 bytes
     #[arg(long)]
     pub(crate) latency: bool,
+    /// Answer ARP, neighbour discovery and pings for this address of a port; given several times for more
+    #[arg(long, value_name = "[PORT=]ADDRESS")]
+    pub(crate) ip: Vec<OwnAddress>,
     /// Seed of what is random
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) seed: u64,
@@ -68,6 +82,11 @@ fn wait(text: &str) -> Result<f64, String> {
     seconds.ok_or_else(|| "is not a time in seconds from 0 to 60".into())
 }
 
+fn speed(text: &str) -> Result<f64, String> {
+    let speed = text.parse().ok().filter(|speed| (1e-6..=1e6).contains(speed));
+    speed.ok_or_else(|| "is not a number from 0.000001 to 1000000".into())
+}
+
 impl Options {
     /// The stream that the options make.
     pub(crate) fn stream(&self) -> StreamSpec {
@@ -75,6 +94,7 @@ impl Options {
         StreamSpec {
             name: "0".into(),
             port: None,
+            replay: self.pcap.clone().map(|path| ReplaySpec { path, speed: self.speed, loops: self.loops }),
             packets,
             sizes: self.size.clone().unwrap_or_default(),
             rate: self.rate.unwrap_or_default(),

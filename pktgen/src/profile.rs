@@ -4,6 +4,7 @@
 //! [[stream]]
 //! name = "web"                                             # for reports [default: its number]
 //! port = 0                                                 # that sends it [default: those of -p]
+//! # pcap = "in.pcap", with speed = 1.0 and loops = 1, in place of packet and size
 //! packet = "ether/ipv4(src=10.0.0.1..10.0.0.9)/tcp"        # or a list, in turn
 //! size = "imix"                                            # or a number [default: 64]
 //! rate = "100kpps"                                         # [default: --rate]
@@ -24,6 +25,7 @@ use toml::{Spanned, Value};
 
 use crate::options::Options;
 use crate::packet::Packet;
+use crate::replay::ReplaySpec;
 use crate::spec::StreamSpec;
 
 /// Bytes; what people write is a thousandth of it.
@@ -43,7 +45,10 @@ struct Document {
 struct Table {
     name: Option<Spanned<String>>,
     port: Option<u16>,
-    packet: Spanned<Value>,
+    packet: Option<Spanned<Value>>,
+    pcap: Option<Spanned<String>>,
+    speed: Option<Spanned<f64>>,
+    loops: Option<u64>,
     size: Option<Spanned<Value>>,
     rate: Option<Spanned<String>>,
     pattern: Option<Spanned<String>>,
@@ -96,7 +101,7 @@ impl<'a> Profile<'a> {
         let mut streams: Vec<Placed> = Vec::new();
         for (number, table) in document.stream.into_iter().enumerate() {
             let offset = table.span().start;
-            let spec = self.stream(number, table.into_inner(), options)?;
+            let spec = self.stream(number, table, options)?;
             if streams.iter().any(|other| other.spec.name == spec.name) {
                 return Err(self.error(offset, &format!("name '{}' is that of two streams", spec.name)));
             }
@@ -110,8 +115,16 @@ impl<'a> Profile<'a> {
         self.error(placed.offset, &format!("stream '{}' {problem}", placed.spec.name))
     }
 
-    fn stream(&self, number: usize, table: Table, options: &Options) -> Result<StreamSpec, ConfigError> {
-        let packets = self.packets(&table.packet)?;
+    fn stream(
+        &self,
+        number: usize,
+        table: Spanned<Table>,
+        options: &Options,
+    ) -> Result<StreamSpec, ConfigError> {
+        let at = table.span().start;
+        let table = table.into_inner();
+        let replay = self.replay(&table, at)?;
+        let packets = table.packet.as_ref().map(|packet| self.packets(packet)).transpose()?;
         let count = table.count.map(|count| {
             let why =
                 || self.error(count.span().start, &format!("count '{}' is not above 0", count.get_ref()));
@@ -134,14 +147,40 @@ impl<'a> Profile<'a> {
         Ok(StreamSpec {
             name: name.transpose()?.unwrap_or_else(|| number.to_string()),
             port: table.port,
-            packets,
+            replay,
+            packets: packets.unwrap_or_default(),
             sizes: sizes.transpose()?.unwrap_or_default(),
             rate: self.text("rate", table.rate)?.or(options.rate).unwrap_or_default(),
             pattern: self.text("pattern", table.pattern)?.unwrap_or_default(),
             count: count.transpose()?,
             tuple: table.tuple,
-            latency: table.latency.unwrap_or(options.latency),
+            latency: table.latency.unwrap_or(options.latency) && table.pcap.is_none(),
         })
+    }
+
+    /// The capture file, where there is one in place of packets.
+    fn replay(&self, table: &Table, at: usize) -> Result<Option<ReplaySpec>, ConfigError> {
+        let Some(path) = &table.pcap else {
+            if table.packet.is_none() {
+                return Err(self.error(at, "a stream needs a key 'packet' or 'pcap'"));
+            }
+            if table.speed.is_some() || table.loops.is_some() {
+                return Err(self.error(at, "'speed' and 'loops' are for a stream with 'pcap'"));
+            }
+            return Ok(None);
+        };
+        let packets = [table.packet.is_some(), table.size.is_some(), table.pattern.is_some()];
+        if packets.contains(&true) || !table.tuple.is_empty() || table.latency == Some(true) {
+            let why = "'pcap' cannot be combined with packet, size, pattern, tuple or latency: leave one of them out";
+            return Err(self.error(path.span().start, why));
+        }
+        let speed = table.speed.as_ref().map_or(1.0, |speed| *speed.get_ref());
+        if !(1e-6..=1e6).contains(&speed) {
+            let at = table.speed.as_ref().map_or(at, |speed| speed.span().start);
+            return Err(self.error(at, &format!("speed '{speed}' is not a number from 0.000001 to 1000000")));
+        }
+        let path = path.get_ref().into();
+        Ok(Some(ReplaySpec { path, speed, loops: table.loops.unwrap_or(1) }))
     }
 
     fn packets(&self, value: &Spanned<Value>) -> Result<Vec<Packet>, ConfigError> {
@@ -231,7 +270,7 @@ mod tests {
                 "",
                 "profile 'p.toml', line 1, column 1: has no stream: a table [[stream]] with a key 'packet' is one",
             ),
-            ("[[stream]]\n", "profile 'p.toml', line 1, column 1: missing field `packet`"),
+            ("[[stream]]\n", "profile 'p.toml', line 1, column 1: a stream needs a key 'packet' or 'pcap'"),
             (
                 "[[stream]]\npacket = 'ether/ip'\n",
                 "profile 'p.toml', line 2, column 10: packet 'ether/ip' has no header 'ip': headers are ether,",
@@ -272,6 +311,18 @@ mod tests {
             (
                 "[[stream]]\npacket = 'ether'\nname = 'a'\n[[stream]]\npacket = 'ether'\nname = 'a'\n",
                 "profile 'p.toml', line 4, column 1: name 'a' is that of two streams",
+            ),
+            (
+                "[[stream]]\npcap = 'a'\nsize = 64\n",
+                "profile 'p.toml', line 2, column 8: 'pcap' cannot be combined with packet, size,",
+            ),
+            (
+                "[[stream]]\npcap = 'a'\nspeed = 0.0\n",
+                "profile 'p.toml', line 3, column 9: speed '0' is not a number from",
+            ),
+            (
+                "[[stream]]\npacket = 'ether'\nloops = 2\n",
+                "profile 'p.toml', line 1, column 1: 'speed' and 'loops' are",
             ),
             ("[[stream]\n", "profile 'p.toml', line 1, column "),
         ] {

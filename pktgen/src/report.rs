@@ -8,6 +8,7 @@ use pollux_kit::table::{align, grouped, rate};
 use pollux_kit::{Counts, Latency};
 use serde::Serialize;
 
+use crate::answer::{AnswerCounters, Answers};
 use crate::count::{LaneCounters, SenderCounters};
 use crate::rate::GAP;
 use crate::stream::turn_bytes;
@@ -31,6 +32,8 @@ pub(crate) struct Reported {
     pub(crate) port: u16,
     /// It has a rate to be kept.
     pub(crate) paced: bool,
+    /// It is a capture file.
+    pub(crate) replayed: bool,
     pub(crate) latency: bool,
     pub(crate) parts: Vec<Part>,
 }
@@ -56,6 +59,9 @@ pub(crate) struct StreamReport {
     port: u16,
     sent: u64,
     bytes: u64,
+    /// It is sent at the times of a capture file.
+    #[serde(skip)]
+    recorded: bool,
     /// Packets that were due by the rate; null without one.
     offered: Option<u64>,
     seconds: f64,
@@ -72,7 +78,8 @@ impl Reported {
         // Returns first: what is sent meanwhile is not lost.
         let returned = self.latency.then(|| self.returned());
         let sent = sum(&|part| part.counters.sent.get());
-        let bytes = sum(&|part| turn_bytes(&part.bytes_until, part.counters.sent.get()));
+        let bytes =
+            sum(&|part| turn_bytes(&part.bytes_until, part.counters.sent.get()) + part.counters.bytes.get());
         let offered = self.paced.then(|| sum(&|part| part.counters.offered.get()));
         let ticks = self.parts.iter().map(|part| part.lane.sending.get()).max().unwrap_or(0);
         let seconds = ticks as f64 / clock.hz() as f64;
@@ -82,6 +89,7 @@ impl Reported {
             port: self.port,
             sent,
             bytes,
+            recorded: self.replayed && !self.paced,
             offered,
             seconds: round(seconds, 1e6),
             offered_pps: offered.map(|offered| per_second(offered as f64)),
@@ -120,8 +128,34 @@ fn round(value: f64, parts: f64) -> f64 {
     (value * parts).round() / parts
 }
 
+/// What a port answered.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct PortAnswers {
+    port: u16,
+    #[serde(flatten)]
+    answers: Answers,
+}
+
+/// By port, each of which may have several lcores.
+pub(crate) fn answers(all: &[(u16, Arc<AnswerCounters>)]) -> Vec<PortAnswers> {
+    let mut ports: Vec<PortAnswers> = Vec::new();
+    for (port, counters) in all {
+        let more = counters.read();
+        match ports.iter_mut().find(|known| known.port == *port) {
+            Some(PortAnswers { answers, .. }) => {
+                answers.arp += more.arp;
+                answers.neighbour += more.neighbour;
+                answers.echo += more.echo;
+                answers.left_out += more.left_out;
+            }
+            None => ports.push(PortAnswers { port: *port, answers: more }),
+        }
+    }
+    ports
+}
+
 /// A line for each stream, and another one for its returns where they are measured.
-pub(crate) fn table(streams: &[StreamReport]) -> String {
+pub(crate) fn table(streams: &[StreamReport], ports: &[PortAnswers]) -> String {
     let mut text = String::new();
     let head = ["stream", "port", "packets", "seconds", "offered Mpps", "sent Mpps", "Gbit/s", "on the wire"];
     let mut rows = vec![head.map(str::to_owned)];
@@ -131,7 +165,11 @@ pub(crate) fn table(streams: &[StreamReport]) -> String {
             stream.port.to_string(),
             grouped(stream.sent),
             format!("{:.3}", stream.seconds),
-            stream.offered_pps.map_or("max".into(), |pps| rate(pps / 1e6)),
+            match stream.offered_pps {
+                Some(pps) => rate(pps / 1e6),
+                None if stream.recorded => "recorded".into(),
+                None => "max".into(),
+            },
             rate(stream.sent_pps / 1e6),
             rate(stream.layer2_bits_per_second / 1e9),
             rate(stream.layer1_bits_per_second / 1e9),
@@ -170,6 +208,12 @@ pub(crate) fn table(streams: &[StreamReport]) -> String {
     if rows.len() > 1 {
         align(&mut text, &rows, 1);
     }
+    for PortAnswers { port, answers } in ports {
+        let Answers { arp, neighbour, echo, left_out } = answers;
+        text.push_str(&format!(
+            "answered at port {port}: ARP {arp}, neighbour solicitations {neighbour}, pings {echo}; without room {left_out}\n"
+        ));
+    }
     for stream in streams {
         if let Some(offered) = stream.offered.filter(|offered| *offered > stream.sent) {
             text.push_str(&format!(
@@ -185,9 +229,10 @@ pub(crate) fn table(streams: &[StreamReport]) -> String {
 }
 
 /// What every program reports, and the streams.
-pub(crate) fn json(counts: &Counts, streams: &[StreamReport]) -> serde_json::Value {
+pub(crate) fn json(counts: &Counts, streams: &[StreamReport], answers: &[PortAnswers]) -> serde_json::Value {
     let mut all: serde_json::Value =
         serde_json::from_str(&pollux_kit::json("pktgen", counts)).unwrap_or_default();
     all["streams"] = serde_json::to_value(streams).unwrap_or_default();
+    all["answers"] = serde_json::to_value(answers).unwrap_or_default();
     all
 }

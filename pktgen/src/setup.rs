@@ -2,21 +2,26 @@
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use pollux_bringup::{Bringup, BringupError, PortRequest};
+use pollux_bringup::{Bringup, BringupError, Needs, PoolOptions, PortRequest};
 use pollux_eal::lcore::LcoreId;
 use pollux_kit::Counted;
 use pollux_mempool::{Burst, MbufPool};
 use pollux_port::{MacAddress, PortId, Queues};
 
+use crate::answer::{AnswerCounters, Answerer};
 use crate::control::Control;
 use crate::count::{LaneCounters, SenderCounters};
 use crate::frame::FCS;
-use crate::lane::{Lane, Lanes, Receiver, Sender};
+use crate::lane::{Content, Lane, Lanes, Receiver, Sender};
 use crate::options::Options;
 use crate::profile::{Placed, Profile};
+use crate::rate::Rate;
+use crate::replay::{self, Feeder, MBUFS, Replay, ReplaySpec};
 use crate::report::{Part, Reported};
+use crate::size::SIZE_MAX;
 use crate::source::spread;
 use crate::spec::StreamSpec;
 use crate::stream::{Marking, Replica, Stream};
@@ -31,6 +36,13 @@ const HEADER: u32 = 18;
 /// What is asked for, checked as far as it can be without ports.
 pub(crate) fn specs(options: &Options) -> Result<Vec<StreamSpec>, BringupError> {
     let compiles = |spec: &StreamSpec| {
+        if let Some(replay) = &spec.replay {
+            return match spec.rate {
+                Rate::Max | Rate::Packets(_) if options.queues == 1 => replay.check(),
+                Rate::Max | Rate::Packets(_) => Err("pcap: a file has one queue: leave --queues out".into()),
+                _ => Err("pcap: the rate of a file is in pps, or max for its recorded times".into()),
+            };
+        }
         let copy = Replica { number: 0, of: 1, seed: options.seed };
         Stream::new(spec, MacAddress([2, 0, 0, 0, 0, 1]), copy, None).map(|_| ())
     };
@@ -64,9 +76,7 @@ fn placements<'a>(
         if usize::from(port) < names.len() {
             return Ok(PortId(port));
         }
-        let there: Vec<String> =
-            names.iter().enumerate().map(|(port, name)| format!("{port} {name}")).collect();
-        let there = there.join(", ");
+        let there = listed(names);
         Err(BringupError::Usage(format!("{what} names port {port}, which does not exist; ports: {there}")))
     };
     let usual: Vec<PortId> = match options.portmask {
@@ -96,7 +106,10 @@ pub(crate) struct Ready {
     pub(crate) counted: Vec<Counted>,
     pub(crate) counters: Vec<Arc<LaneCounters>>,
     pub(crate) streams: Vec<Reported>,
+    /// By port.
+    pub(crate) answers: Vec<(u16, Arc<AnswerCounters>)>,
     pub(crate) control: Control,
+    pub(crate) feeders: Vec<Feeder>,
 }
 
 /// Starts the ports and divides streams and queues among lcores.
@@ -108,6 +121,10 @@ pub(crate) fn ready(
     let ids: Vec<PortId> = bringup.ports.iter_all().map(pollux_port::Port::id).collect();
     let names: Vec<String> = bringup.ports.iter_all().map(|port| port.name().to_owned()).collect();
     let placements = placements(specs, options, &names)?;
+    if let Some(own) = options.ip.iter().find(|own| usize::from(own.port) >= ids.len()) {
+        let why = format!("--ip names port {}, which does not exist; ports: {}", own.port, listed(&names));
+        return Err(BringupError::Usage(why));
+    }
     let lcores = bringup.eal.lcores().dataplane();
     let queues = usize::from(options.queues);
     let used = lcores.len().min(ids.len() * queues);
@@ -125,7 +142,7 @@ pub(crate) fn ready(
     let mut senders: Vec<Vec<Sender>> = counters.iter().map(|_| Vec::new()).collect();
     let mut streams = Vec::new();
     // Those whose returns are measured, by number.
-    let mut measured = Vec::new();
+    let (mut measured, mut feeders) = (Vec::new(), Vec::new());
     for (order, Placement { spec, port }) in placements.iter().enumerate() {
         let place = ids.iter().position(|id| id == port).unwrap_or(0);
         let at = format!("stream '{}'", spec.name);
@@ -139,18 +156,26 @@ pub(crate) fn ready(
             let marking = spec.latency.then_some(Marking { cookie, stream: number as u16 });
             let seed = spread(options.seed, (order * queues + queue) as u64);
             let copy = Replica { number: queue as u64, of: queues as u64, seed };
-            let stream = Stream::new(spec, macs[place], copy, marking)
-                .map_err(|why| BringupError::Usage(format!("{at} {why}")))?;
-            check_room(&stream, &pool, &at)?;
+            let (content, bytes_until) = if let Some(wanted) = &spec.replay {
+                let (replay, feeder) = open_replay(bringup, wanted, &spec.name)?;
+                feeders.push(feeder);
+                (Content::Replayed(replay), Box::default())
+            } else {
+                let stream = Stream::new(spec, macs[place], copy, marking)
+                    .map_err(|why| BringupError::Usage(format!("{at} {why}")))?;
+                check_room(&stream, &pool, &at)?;
+                let bytes_until = stream.bytes_until();
+                (Content::Made(Box::new(stream)), bytes_until)
+            };
             let part = Arc::<SenderCounters>::default();
             parts.push(Part {
                 counters: Arc::clone(&part),
-                bytes_until: stream.bytes_until(),
+                bytes_until,
                 lane: Arc::clone(&counters[lane]),
                 returns: Vec::new(),
             });
             senders[lane].push(Sender {
-                stream,
+                content,
                 pattern: spec.pattern,
                 pps: pps.map(|pps| pps / queues as f64),
                 count: spec.count.map(|count| share(count, queue, queues)),
@@ -161,11 +186,12 @@ pub(crate) fn ready(
             });
         }
         let (name, paced) = (spec.name.clone(), pps.is_some());
-        streams.push(Reported { name, port: port.0, paced, latency: spec.latency, parts });
+        let replayed = spec.replay.is_some();
+        streams.push(Reported { name, port: port.0, paced, replayed, latency: spec.latency, parts });
     }
 
     let mut lanes: BTreeMap<usize, Vec<Lane>> = BTreeMap::new();
-    let mut counted = Vec::new();
+    let (mut counted, mut answers) = (Vec::new(), Vec::new());
     let all = ports.drain(..).flat_map(|Queues { rx, tx }| rx.into_iter().zip(tx));
     for (number, ((rx, tx), senders)) in all.zip(senders).enumerate() {
         let lcore = number % used.max(1);
@@ -178,12 +204,20 @@ pub(crate) fn ready(
             lcore: lcores[lcore],
             counters: lane_counters.clone(),
         });
+        let own = options.ip.iter().filter(|own| own.port == from.0).map(|own| own.address);
+        let own: Vec<IpAddr> = own.collect();
+        let answerer = (!own.is_empty()).then(|| {
+            let counters: Arc<AnswerCounters> = Arc::default();
+            answers.push((from.0, Arc::clone(&counters)));
+            Answerer::new(macs[number / queues], &own, counters)
+        });
         lanes.entry(lcore).or_default().push(Lane {
             rx,
             tx,
             pool: pool.clone(),
             senders,
             receiver: receiver(cookie, &measured, &mut streams),
+            answerer,
             counters: lane_counters,
             control: control.clone(),
             run: 0,
@@ -196,7 +230,15 @@ pub(crate) fn ready(
         });
     }
     let lanes = lanes.into_iter().map(|(place, lanes)| (lcores[place], Lanes(lanes))).collect();
-    Ok(Ready { lanes, counted, counters, streams, control })
+    Ok(Ready { lanes, counted, counters, streams, answers, control, feeders })
+}
+
+/// Begins to read a capture file, into mbufs of its own, which hold jumbo frames.
+fn open_replay(bringup: &Bringup, wanted: &ReplaySpec, name: &str) -> Result<(Replay, Feeder), BringupError> {
+    const ROOM: u16 = pollux_mempool::HEADROOM as u16 + SIZE_MAX;
+    let pool = Needs::for_lcores(1).pool_of(bringup.eal.memory(), MBUFS, ROOM, PoolOptions::default())?;
+    let started = replay::start(wanted, name, pool, &bringup.eal);
+    started.map_err(|why| BringupError::Usage(format!("stream '{name}' pcap: {why}")))
 }
 
 /// What the ports are asked for.
@@ -240,6 +282,12 @@ fn receiver(cookie: u32, measured: &[bool], streams: &mut [Reported]) -> Option<
         })
     };
     Some(Receiver { cookie, trackers: measured.iter().map(&mut tracker).collect() })
+}
+
+/// Ports by number and name.
+fn listed(names: &[String]) -> String {
+    let ports: Vec<String> = names.iter().enumerate().map(|(port, name)| format!("{port} {name}")).collect();
+    ports.join(", ")
 }
 
 /// The part of a count that one of several queues sends.

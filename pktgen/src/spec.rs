@@ -2,6 +2,7 @@
 
 use crate::packet::Packet;
 use crate::rate::Rate;
+use crate::replay::ReplaySpec;
 use crate::schedule::Pattern;
 use crate::size::Sizes;
 
@@ -12,6 +13,8 @@ pub(crate) struct StreamSpec {
     pub(crate) name: String,
     /// The port that sends it; none: each port that sends.
     pub(crate) port: Option<u16>,
+    /// A capture file that is sent in place of packets.
+    pub(crate) replay: Option<ReplaySpec>,
     /// Its packets, in turn.
     pub(crate) packets: Vec<Packet>,
     /// Their sizes, in turn.

@@ -139,14 +139,19 @@ impl Stream {
     fn fill(&mut self, burst: &mut Burst, now: u64) {
         let (shape, scratch) = (&mut self.shapes[0], &mut self.scratch);
         let template = &shape.templates[0];
+        if shape.edits.is_empty() && self.marking.is_none() {
+            for mbuf in burst.iter_mut() {
+                if let Some(data) = mbuf.data_mut() {
+                    copy(data, &template.bytes);
+                }
+            }
+            return;
+        }
         let mut frames: Frames<'_> = ArrayVec::new();
         for mbuf in burst.iter_mut() {
             let Some(data) = mbuf.data_mut() else { return };
             copy(data, &template.bytes);
             frames.push(data);
-        }
-        if shape.edits.is_empty() && self.marking.is_none() {
-            return;
         }
         for (sums, base) in scratch.sums.iter_mut().zip(&template.sums).take(shape.checksums.len()) {
             sums.fill(*base);

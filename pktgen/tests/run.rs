@@ -187,6 +187,106 @@ fn without_an_end_it_runs_until_ctrl_c_and_reports() {
     assert!(count(&stream["sent"]) > 0 && number(&stream["seconds"]) > 0.0, "{report}");
 }
 
+/// A capture file of `count` frames of so many bytes each, microseconds apart. Source: the-tcpdump-group/libpcap `pcap/pcap.h`.
+fn recorded(count: u32, bytes: u32, apart: u32, link: u32) -> Vec<u8> {
+    let mut file = Vec::new();
+    let mut words = |words: &[u32]| words.iter().for_each(|word| file.extend(word.to_le_bytes()));
+    words(&[0xa1b2_c3d4, 0x0004_0002, 0, 0, 65_535, link]);
+    for number in 0..count {
+        let micros = number * apart;
+        words(&[1_700_000_000 + micros / 1_000_000, micros % 1_000_000, bytes, bytes]);
+        words(&vec![number; bytes as usize / 4]);
+    }
+    file
+}
+
+#[test]
+fn a_capture_file_is_sent_as_it_was_at_its_times_or_faster() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("in.pcap");
+    std::fs::write(&file, recorded(5000, 100, 100, 1)).expect("a file");
+    let file = file.to_str().expect("text");
+    let sent = captured(&["--pcap", file, "--speed", "10", "--loops", "2"]);
+    let numbers: Vec<u32> =
+        sent.iter().map(|frame| u32::from_le_bytes(frame[96..].try_into().expect("4 bytes"))).collect();
+    assert_eq!(numbers, (0..5000).chain(0..5000).collect::<Vec<_>>());
+    assert!(sent.iter().all(|frame| frame.len() == 100));
+    let seconds = |options: &[&str]| {
+        let args = ["--vdev", "net_null0,no-rx=1", "--", "--wait", "0", "--pcap", file];
+        let stream = report(&[&args, options].concat())["streams"][0].clone();
+        assert_eq!((count(&stream["sent"]), count(&stream["bytes"])), (5000, 5000 * 104), "{stream}");
+        number(&stream["seconds"])
+    };
+    // 4,999 distances of 100 us; by a rate, 5,000 of 200 us.
+    let (recorded, fast, paced) = (seconds(&[]), seconds(&["--speed", "5"]), seconds(&["--rate", "5kpps"]));
+    assert!(recorded >= 0.4998 && (0.09998..recorded).contains(&fast), "{recorded} {fast}");
+    assert!(paced >= 0.99, "{paced}");
+}
+
+#[test]
+fn a_file_that_is_damaged_is_sent_until_there_and_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).expect("a file");
+        path.display().to_string()
+    };
+    let whole = recorded(10, 100, 1, 1);
+    let cut = write("cut.pcap", &whole[..whole.len() - 50]);
+    let mut wrong = whole.clone();
+    // The length of the sixth record.
+    wrong[24 + 5 * 116 + 8..][..4].copy_from_slice(&0x7fff_ffff_u32.to_le_bytes());
+    let wrong = write("wrong.pcap", &wrong);
+    for (file, sent, why) in [(cut, 9, "ends inside record 10"), (wrong, 5, "is damaged at byte")] {
+        let args = ["--vdev", "net_null0,no-rx=1", "--", "--pcap", &file];
+        let end = Running::start(command(&args)).finish(LIMIT);
+        assert_eq!(end.status.code(), Some(1), "{:?}", end.stderr);
+        assert!(end.stderr.iter().any(|line| line.contains(why)), "{:?}", end.stderr);
+        let row = end.stdout.lines().find(|line| line.contains("recorded")).unwrap_or_default();
+        assert_eq!(row.split_whitespace().nth(2), Some(sent.to_string().as_str()), "{}", end.stdout);
+    }
+    let long = write("long.pcap", &recorded(4, 20_000, 1, 1));
+    let end = Running::start(command(&["--vdev", "net_null0,no-rx=1", "--", "--pcap", &long])).finish(LIMIT);
+    assert!(
+        end.status.success()
+            && end.stderr.iter().any(|line| line.contains("4 frames that are empty or longer"))
+    );
+}
+
+#[test]
+fn a_port_answers_for_its_addresses_while_it_sends() {
+    // Port 1 asks, by streams of its own; port 0 has the addresses.
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("ask.toml");
+    let text = "[[stream]]\nname = 'arp'\nport = 1\npacket = 'ether(dst=ff:ff:ff:ff:ff:ff)/arp(tpa=10.0.0.1|10.0.0.2)'\ncount = 100\n\
+                [[stream]]\nname = 'ping'\nport = 1\npacket = 'ether/ipv4(dst=10.0.0.1)/icmp'\ncount = 30\n\
+                [[stream]]\nname = 'ping6'\nport = 1\npacket = 'ether/ipv6(dst=fd00::1)/icmpv6'\nsize = 100\ncount = 20\n\
+                [[stream]]\nname = 'nd'\nport = 1\nsize = 90\ncount = 10\npacket = 'ether/ipv6(dst=ff02::1:ff00:1,hop=255)/icmpv6(type=135,id=0)\
+                /payload(fd000000000000000000000000000001)'\n";
+    std::fs::write(&file, text).expect("a file");
+    let report = report(&[
+        "--vdev",
+        "mlx5_model0,wire=cable:ask",
+        "--vdev",
+        "mlx5_model1,wire=cable:ask",
+        "--",
+        "--streams",
+        file.to_str().expect("text"),
+        "--rate",
+        "1kpps",
+        "--ip",
+        "10.0.0.1",
+        "--ip",
+        "0=fd00::1",
+        "--wait",
+        "1",
+    ]);
+    let answers = &report["answers"][0];
+    let seen = ["arp", "echo", "neighbour", "left_out"].map(|what| count(&answers[what]));
+    assert_eq!(seen, [50, 50, 10, 0], "{report}");
+    assert_eq!(count(&report["ports"][1]["rx_packets"]), 110, "{report}");
+}
+
 /// Runs it; its exit code and the only line that it said.
 fn refused(args: &[&str]) -> (Option<i32>, String) {
     let output = command(args).output().expect("it runs");
@@ -211,6 +311,12 @@ fn each_mistake_gives_one_line() {
         "[[stream]]\npacket = 'ether'\n\n[[stream]]\nname = 'six'\npacket = 'ether/ipv6/tcp'\n",
     );
     let port = file("port.toml", "[[stream]]\nport = 5\npacket = 'ether'\n");
+    let link = folder.path().join("link.pcap");
+    std::fs::write(&link, recorded(1, 100, 1, 101)).expect("a file");
+    let link = link.display().to_string();
+    let whole = folder.path().join("whole.pcap");
+    std::fs::write(&whole, recorded(1, 100, 1, 1)).expect("a file");
+    let whole = whole.display().to_string();
     let absent = folder.path().join("absent.toml").display().to_string();
     let table: &[(&[&str], &str)] = &[
         (&["--rate", "10"], "option '--rate': '10' is not a rate such as 1000000pps"),
@@ -244,6 +350,20 @@ fn each_mistake_gives_one_line() {
         (&["--streams", &port], "stream '0' names port 5, which does not exist; ports: 0 net_null0"),
         (&["--streams", &absent], "absent.toml': cannot be read"),
         (&["--streams", &typo, "--size", "64"], "cannot be"),
+        (&["--ip", "10.0.0"], "option '--ip': '10.0.0' is not an address such as 198.18.0.1"),
+        (&["--ip", "224.0.0.1"], "option '--ip': '224.0.0.1' is no address that one port can have"),
+        (&["--ip", "3=10.0.0.1"], "--ip names port 3, which does not exist; ports: 0 net_null0"),
+        (&["--pcap", &link], "link type 101 (only 1, Ethernet, can be used)"),
+        (&["--pcap", &absent], "stream pcap: cannot open"),
+        (
+            &["--pcap", &whole, "--rate", "50%"],
+            "stream pcap: the rate of a file is in pps, or max for its recorded times",
+        ),
+        (&["--pcap", &whole, "--queues", "2"], "stream pcap: a file has one queue"),
+        (
+            &["--pcap", &whole, "--speed", "0"],
+            "option '--speed': '0' is not a number from 0.000001 to 1000000",
+        ),
     ];
     for (args, why) in table {
         let (code, line) = refused(&[&["--vdev", "net_null0", "--"], *args].concat());

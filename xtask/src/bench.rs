@@ -12,6 +12,7 @@ mod idle;
 mod model;
 mod peer;
 mod ping;
+mod pktgen;
 mod processor;
 mod program;
 mod router;
@@ -87,8 +88,18 @@ pub(crate) fn bench(args: &Args) -> Outcome {
         return witness::bench(args, native);
     }
     build(
-        &["pollux-apps", "pollux-benches", "pollux-testpmd"],
-        &["l2fwd", "l3fwd", "testpmd", "figures", "mlx5_rxtx32", "mlx5_start", "verbs_post", "mlx5_l2fwd"],
+        &["pollux-apps", "pollux-benches", "pollux-pktgen", "pollux-testpmd"],
+        &[
+            "l2fwd",
+            "l3fwd",
+            "testpmd",
+            "pktgen",
+            "figures",
+            "mlx5_rxtx32",
+            "mlx5_start",
+            "verbs_post",
+            "mlx5_l2fwd",
+        ],
     )?;
     let bounds = Bounds::read(table::is_on_models)?;
     let plan: Vec<Plan> = table::PLAN
@@ -114,6 +125,9 @@ pub(crate) fn bench(args: &Args) -> Outcome {
                 continue;
             }
             Source::App if step.name == idle::NAME => idle::measure(args.trials().min(3)),
+            Source::App if step.name.starts_with(pktgen::FAMILY) => {
+                pktgen::measure(step.name, root.as_ref(), args.trials())
+            }
             Source::App if step.name == router::NAME => router::measure(root.as_ref(), args.trials().min(7)),
             Source::App => program::measure(step.name, root.as_ref(), args.trials()),
             Source::Server | Source::Model(_) | Source::Witness => {

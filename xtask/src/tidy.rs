@@ -89,7 +89,7 @@ const MAY_DEPEND: &[(&str, &[&str])] = &[
         ],
     ),
     ("apps", &["bringup", "config", "eal", "kit", "lookup", "mempool", "pollux", "port", "wire", "verbs"]),
-    ("pktgen", &["bringup", "config", "eal", "kit", "mempool", "port", "wire"]),
+    ("pktgen", &["bringup", "config", "eal", "frame-io", "kit", "mempool", "port", "ring", "wire"]),
     ("testpmd", &["bringup", "config", "eal", "kit", "mempool", "port", "wire"]),
     (
         "benches",

@@ -12,7 +12,7 @@ use super::watched::Place;
 use crate::run::{Outcome, must, release_dir};
 
 /// How long each trial forwards.
-const TRIAL: Duration = Duration::from_millis(400);
+pub(super) const TRIAL: Duration = Duration::from_millis(400);
 /// Packets in the capture file that is replayed once.
 const CAPTURE_PACKETS: u32 = 1 << 20;
 
@@ -33,7 +33,7 @@ pub(crate) fn measure(name: &str, root: Option<&Root>, trials: u32) -> Outcome<V
     }
 }
 
-const NULLS: &[&str] = &["--vdev", "net_null0,size=64", "--vdev", "net_null1,size=64"];
+pub(super) const NULLS: &[&str] = &["--vdev", "net_null0,size=64", "--vdev", "net_null1,size=64"];
 const RINGS: &[&str] = &["--vdev", "net_ring0", "--vdev", "net_ring1"];
 
 /// Runs l2fwd for `time` and gives back its report.
@@ -44,14 +44,14 @@ fn l2fwd(lcores: &str, devices: &[&str], options: &[&str], time: Duration) -> Ou
     report(command.stderr(Stdio::piped()).output(), "l2fwd")
 }
 
-fn cycles_per_packet(report: &serde_json::Value) -> Outcome<f64> {
+pub(super) fn cycles_per_packet(report: &serde_json::Value) -> Outcome<f64> {
     report["lcores"]
         .as_array()
         .into_iter()
         .flatten()
         .filter_map(|lcore| lcore["cycles_per_packet"].as_f64())
         .find(|cycles| *cycles > 0.0)
-        .ok_or_else(|| "l2fwd forwarded nothing".into())
+        .ok_or_else(|| "no lcore moved a packet".into())
 }
 /// Two ports that never run dry, forwarded by one lcore: busy cycles per packet as each program counts them itself.
 fn forwarding(
@@ -108,7 +108,7 @@ fn watched(trials: u32) -> Outcome<Vec<Pair>> {
     watchers.end().map(|()| pairs)
 }
 
-fn testpmd_cycles(said: &str) -> Outcome<f64> {
+pub(super) fn testpmd_cycles(said: &str) -> Outcome<f64> {
     said.lines()
         .find_map(|line| line.trim().strip_prefix("CPU cycles/packet="))
         .and_then(|rest| rest.split_whitespace().next()?.parse().ok())

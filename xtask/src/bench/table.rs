@@ -121,6 +121,11 @@ pub(crate) const PLAN: &[Plan] = &[
     program("testpmd_csum", "cycles/packet", 0.7),
     program("testpmd_txonly", "cycles/packet", 0.6),
     program("testpmd_flowgen", "cycles/packet", 0.7),
+    program("pktgen_fixed", "cycles/packet", 0.6),
+    program("pktgen_ranges", "cycles/packet", 1.0),
+    program("pktgen_random", "cycles/packet", 1.0),
+    // Beside itself, when no return is measured.
+    program("pktgen_latency", "cycles/packet", 1.5),
     Plan { most: Some(0.02), target: None, ..program("testpmd_interrupt_idle", "cores", 0.0) },
     program("pcap_null", "cycles/packet", 0.7),
     program("l3fwd_pcap_null", "cycles/packet", 0.8),
