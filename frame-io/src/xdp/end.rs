@@ -51,7 +51,7 @@ impl XdpRx {
         self.fill.publish();
     }
 
-    /// Whether the kernel waits for [`XdpSocket::wake_rx`] to take chunks.
+    /// Whether the kernel waits for [`XdpSocket::wake_rx`](super::XdpSocket::wake_rx) to take chunks.
     #[inline]
     #[must_use]
     pub fn needs_wakeup(&self) -> bool {
@@ -128,7 +128,7 @@ impl XdpTx {
         self.frames.publish();
     }
 
-    /// Whether the kernel waits for [`XdpSocket::wake_tx`] to send.
+    /// Whether the kernel waits for [`XdpSocket::wake_tx`](super::XdpSocket::wake_tx) to send.
     #[inline]
     #[must_use]
     pub fn needs_wakeup(&self) -> bool {
