@@ -31,6 +31,7 @@ mod lcore;
 mod log;
 mod port;
 mod profile;
+mod toml_file;
 
 pub use command_line::{Arguments, CommandLine, Parsed};
 pub use device::{DeviceArg, DeviceSpec, KeyReader, nearest};
@@ -39,3 +40,4 @@ pub use error::ConfigError;
 pub use lcore::{CPU_MAX, LCORE_MAX, LcoreEntry, LcoreMap, LcoreSet};
 pub use log::{LogColor, LogFilter, LogLevel, LogPattern, LogSpec, LogTimestamp};
 pub use port::{PortSpec, QueueSpec};
+pub use toml_file::TomlFile;

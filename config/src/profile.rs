@@ -18,14 +18,12 @@
 //! command line take the place of all ports of the profile.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::Deserialize;
 use toml::{Spanned, Value};
 
-use crate::{ConfigError, PortSpec, QueueSpec};
+use crate::{ConfigError, PortSpec, QueueSpec, TomlFile};
 
 type Keys = BTreeMap<Spanned<String>, Spanned<Value>>;
 
@@ -57,8 +55,7 @@ struct PortTable {
 /// A profile as read: its options still as command-line words, each with its place in the file.
 #[derive(Debug)]
 pub(crate) struct Profile {
-    path: PathBuf,
-    text: String,
+    file: TomlFile,
     pub(crate) eal: Vec<Setting>,
     pub(crate) app: Vec<Setting>,
     pub(crate) ports: Vec<PortSpec>,
@@ -74,30 +71,14 @@ pub(crate) struct Setting {
     offset: usize,
 }
 
-/// Bytes; what people write is a thousandth of it.
-const LARGEST: u64 = 1 << 20;
-
 impl Profile {
     pub(crate) fn read(path: &Path) -> Result<Self, ConfigError> {
-        let unreadable = |source| ConfigError::ProfileRead { path: path.into(), source };
-        let file = File::open(path).map_err(unreadable)?;
-        let mut text = String::new();
-        // A device or a pipe may never end.
-        file.take(LARGEST + 1).read_to_string(&mut text).map_err(unreadable)?;
-        if text.len() as u64 > LARGEST {
-            let problem = format!("the file is larger than the limit of {} MiB", LARGEST >> 20);
-            return Err(unreadable(std::io::Error::other(problem)));
-        }
-        Self::parse(path, text)
+        Self::of(TomlFile::read(path)?)
     }
 
-    pub(crate) fn parse(path: &Path, text: String) -> Result<Self, ConfigError> {
-        let mut profile =
-            Self { path: path.into(), text, eal: Vec::new(), app: Vec::new(), ports: Vec::new() };
-        let document: Document = toml::from_str(&profile.text).map_err(|error| {
-            let offset = error.span().map_or(profile.text.len(), |span| span.start);
-            profile.error(offset, error.message())
-        })?;
+    pub(crate) fn of(file: TomlFile) -> Result<Self, ConfigError> {
+        let document: Document = file.parse()?;
+        let mut profile = Self { file, eal: Vec::new(), app: Vec::new(), ports: Vec::new() };
         profile.eal = profile.settings(document.eal)?;
         profile.app = profile.settings(document.app)?;
         for table in document.port {
@@ -115,24 +96,7 @@ impl Profile {
             }
             other => other.to_string(),
         };
-        self.error(setting.offset, &problem)
-    }
-
-    fn error(&self, offset: usize, problem: &str) -> ConfigError {
-        let before = self.text.get(..offset).unwrap_or(&self.text);
-        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-        ConfigError::Profile {
-            path: self.path.clone(),
-            line: before.matches('\n').count() + 1,
-            column: before[line_start..].chars().count() + 1,
-            problem: problem
-                .lines()
-                .map(str::trim)
-                .collect::<Vec<_>>()
-                .join(", ")
-                .replace("expected u16", "expected a number from 0 to 65535")
-                .replace("expected u32", "expected a number from 0 to 4294967295"),
-        }
+        self.file.error(setting.offset, &problem)
     }
 
     fn settings(&self, keys: Keys) -> Result<Vec<Setting>, ConfigError> {
@@ -152,7 +116,7 @@ impl Profile {
                 "key '{}' is not allowed in a profile: use {option} on the command line",
                 key.get_ref()
             );
-            return Err(self.error(key.span().start, &problem));
+            return Err(self.file.error(key.span().start, &problem));
         }
         let words = match value.get_ref() {
             Value::Boolean(false) => Some(Vec::new()),
@@ -166,7 +130,7 @@ impl Profile {
                 key.get_ref(),
                 value.get_ref().type_str()
             );
-            self.error(value.span().start, &problem)
+            self.file.error(value.span().start, &problem)
         })?;
         Ok(Setting { key: key.get_ref().clone(), words, offset: key.span().start })
     }
@@ -177,7 +141,7 @@ impl Profile {
             .device
             .get_ref()
             .parse()
-            .map_err(|error: ConfigError| self.error(place, &error.to_string()))?;
+            .map_err(|error: ConfigError| self.file.error(place, &error.to_string()))?;
         let usual = QueueSpec::default();
         let queues = QueueSpec {
             rx_queues: table.rx_queues.unwrap_or(usual.rx_queues),
@@ -186,7 +150,7 @@ impl Profile {
             tx_descriptors: table.tx_descriptors.unwrap_or(usual.tx_descriptors),
         };
         if queues.rx_queues == 0 || queues.tx_queues == 0 {
-            return Err(self.error(place, "the number of rx or tx queues must be from 1 to 65535"));
+            return Err(self.file.error(place, "the number of rx or tx queues must be from 1 to 65535"));
         }
         Ok(PortSpec {
             device,

@@ -14,12 +14,10 @@
 //! latency = true                                           # [default: --latency]
 //! ```
 
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 use std::str::FromStr;
 
-use pollux_config::ConfigError;
+use pollux_config::{ConfigError, TomlFile};
 use serde::Deserialize;
 use toml::{Spanned, Value};
 
@@ -28,8 +26,6 @@ use crate::packet::Packet;
 use crate::replay::ReplaySpec;
 use crate::spec::StreamSpec;
 
-/// Bytes; what people write is a thousandth of it.
-const LARGEST: u64 = 1 << 20;
 /// The most streams.
 pub(crate) const STREAMS_MAX: usize = 1024;
 
@@ -65,45 +61,29 @@ pub(crate) struct Placed {
 }
 
 /// A file of streams.
-pub(crate) struct Profile<'a> {
-    path: &'a Path,
-    text: String,
-}
+pub(crate) struct Profile(TomlFile);
 
-impl<'a> Profile<'a> {
-    /// Reads a file, which must be text of at most 1 MiB.
-    pub(crate) fn read(path: &'a Path) -> Result<Self, ConfigError> {
-        let unreadable = |source| ConfigError::ProfileRead { path: path.into(), source };
-        let file = File::open(path).map_err(unreadable)?;
-        let mut text = String::new();
-        // A device or a pipe may never end.
-        file.take(LARGEST + 1).read_to_string(&mut text).map_err(unreadable)?;
-        if text.len() as u64 > LARGEST {
-            let problem = format!("the file is larger than the limit of {} MiB", LARGEST >> 20);
-            return Err(unreadable(std::io::Error::other(problem)));
-        }
-        Ok(Self { path, text })
+impl Profile {
+    pub(crate) fn read(path: &Path) -> Result<Self, ConfigError> {
+        TomlFile::read(path).map(Self)
     }
 
     /// Its streams; what they leave out is as the options say.
     pub(crate) fn streams(&self, options: &Options) -> Result<Vec<Placed>, ConfigError> {
-        let document: Document = toml::from_str(&self.text).map_err(|error| {
-            let offset = error.span().map_or(self.text.len(), |span| span.start);
-            self.error(offset, error.message())
-        })?;
+        let document: Document = self.0.parse()?;
         if document.stream.is_empty() {
-            return Err(self.error(0, "has no stream: a table [[stream]] with a key 'packet' is one"));
+            return Err(self.0.error(0, "has no stream: a table [[stream]] with a key 'packet' is one"));
         }
         if document.stream.len() > STREAMS_MAX {
             let why = format!("{} streams are too many: at most {STREAMS_MAX}", document.stream.len());
-            return Err(self.error(0, &why));
+            return Err(self.0.error(0, &why));
         }
         let mut streams: Vec<Placed> = Vec::new();
         for (number, table) in document.stream.into_iter().enumerate() {
             let offset = table.span().start;
             let spec = self.stream(number, table, options)?;
             if streams.iter().any(|other| other.spec.name == spec.name) {
-                return Err(self.error(offset, &format!("name '{}' is that of two streams", spec.name)));
+                return Err(self.0.error(offset, &format!("name '{}' is that of two streams", spec.name)));
             }
             streams.push(Placed { spec, offset });
         }
@@ -112,7 +92,7 @@ impl<'a> Profile<'a> {
 
     /// What is wrong with a stream as a whole.
     pub(crate) fn locate(&self, placed: &Placed, problem: &str) -> ConfigError {
-        self.error(placed.offset, &format!("stream '{}' {problem}", placed.spec.name))
+        self.0.error(placed.offset, &format!("stream '{}' {problem}", placed.spec.name))
     }
 
     fn stream(
@@ -127,7 +107,7 @@ impl<'a> Profile<'a> {
         let packets = table.packet.as_ref().map(|packet| self.packets(packet)).transpose()?;
         let count = table.count.map(|count| {
             let why =
-                || self.error(count.span().start, &format!("count '{}' is not above 0", count.get_ref()));
+                || self.0.error(count.span().start, &format!("count '{}' is not above 0", count.get_ref()));
             u64::try_from(*count.get_ref()).ok().filter(|count| *count > 0).ok_or_else(why)
         });
         let sizes = table.size.map(|size| {
@@ -142,7 +122,7 @@ impl<'a> Profile<'a> {
             text if (1..=32).contains(&text.chars().count()) && !text.contains(char::is_control) => {
                 Ok(text.to_owned())
             }
-            _ => Err(self.error(name.span().start, "name is not of 1 to 32 printable characters")),
+            _ => Err(self.0.error(name.span().start, "name is not of 1 to 32 printable characters")),
         });
         Ok(StreamSpec {
             name: name.transpose()?.unwrap_or_else(|| number.to_string()),
@@ -162,22 +142,24 @@ impl<'a> Profile<'a> {
     fn replay(&self, table: &Table, at: usize) -> Result<Option<ReplaySpec>, ConfigError> {
         let Some(path) = &table.pcap else {
             if table.packet.is_none() {
-                return Err(self.error(at, "a stream needs a key 'packet' or 'pcap'"));
+                return Err(self.0.error(at, "a stream needs a key 'packet' or 'pcap'"));
             }
             if table.speed.is_some() || table.loops.is_some() {
-                return Err(self.error(at, "'speed' and 'loops' are for a stream with 'pcap'"));
+                return Err(self.0.error(at, "'speed' and 'loops' are for a stream with 'pcap'"));
             }
             return Ok(None);
         };
         let packets = [table.packet.is_some(), table.size.is_some(), table.pattern.is_some()];
         if packets.contains(&true) || !table.tuple.is_empty() || table.latency == Some(true) {
             let why = "'pcap' cannot be combined with packet, size, pattern, tuple or latency: leave one of them out";
-            return Err(self.error(path.span().start, why));
+            return Err(self.0.error(path.span().start, why));
         }
         let speed = table.speed.as_ref().map_or(1.0, |speed| *speed.get_ref());
         if !(1e-6..=1e6).contains(&speed) {
             let at = table.speed.as_ref().map_or(at, |speed| speed.span().start);
-            return Err(self.error(at, &format!("speed '{speed}' is not a number from 0.000001 to 1000000")));
+            return Err(self
+                .0
+                .error(at, &format!("speed '{speed}' is not a number from 0.000001 to 1000000")));
         }
         let path = path.get_ref().into();
         Ok(Some(ReplaySpec { path, speed, loops: table.loops.unwrap_or(1) }))
@@ -191,7 +173,7 @@ impl<'a> Profile<'a> {
         };
         match value.get_ref() {
             Value::Array(list) if list.is_empty() || list.len() > 1024 => {
-                Err(self.error(at, "packet is a list of 1 to 1024 strings"))
+                Err(self.0.error(at, "packet is a list of 1 to 1024 strings"))
             }
             Value::Array(list) => list.iter().map(parse).collect(),
             one => Ok(vec![parse(one)?]),
@@ -207,27 +189,11 @@ impl<'a> Profile<'a> {
     }
 
     fn parse<T: FromStr<Err = String>>(&self, key: &str, text: &str, at: usize) -> Result<T, ConfigError> {
-        text.parse().map_err(|why| self.error(at, &format!("{key} '{text}' {why}")))
+        text.parse().map_err(|why| self.0.error(at, &format!("{key} '{text}' {why}")))
     }
 
     fn kind(&self, value: &Spanned<Value>, key: &str, is: &Value, allowed: &str) -> ConfigError {
-        self.error(value.span().start, &format!("'{key}' is a {}; allowed is {allowed}", is.type_str()))
-    }
-
-    fn error(&self, offset: usize, problem: &str) -> ConfigError {
-        let before = self.text.get(..offset).unwrap_or(&self.text);
-        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-        ConfigError::Profile {
-            path: self.path.into(),
-            line: before.matches('\n').count() + 1,
-            column: before[line_start..].chars().count() + 1,
-            problem: problem
-                .lines()
-                .map(str::trim)
-                .collect::<Vec<_>>()
-                .join(", ")
-                .replace("expected u16", "expected a number from 0 to 65535"),
-        }
+        self.0.error(value.span().start, &format!("'{key}' is a {}; allowed is {allowed}", is.type_str()))
     }
 }
 
@@ -240,7 +206,7 @@ mod tests {
     use crate::schedule::Pattern;
 
     fn read(text: &str) -> Result<Vec<StreamSpec>, String> {
-        let profile = Profile { path: Path::new("p.toml"), text: text.into() };
+        let profile = Profile(TomlFile::new(Path::new("p.toml"), text.into()));
         let options = Options::parse_from(["pktgen", "--rate", "7pps", "--latency"]);
         let streams = profile.streams(&options).map_err(|error| error.to_string())?;
         Ok(streams.into_iter().map(|placed| placed.spec).collect())
