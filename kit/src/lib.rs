@@ -20,6 +20,7 @@
 //! - [`IdleOptions`] and [`Idle`]: what an lcore does while no packet arrives: it polls on, pauses, or sleeps until one does.
 //! - [`rounds`]: the loop of a forwarding lcore, for what it does in a round: busy and idle cycles, `--idle`.
 //! - [`l2fwd`]: the whole of a forwarder, for programs that only add drivers; [`forward`]: its loop, one page.
+//! - [`Noise`]: numbers that look random.
 //! - [`Console`]: where lines go when `--json` keeps standard output for itself.
 //!
 //! A whole program, between two ports without devices, for a tenth of a second:
@@ -65,6 +66,7 @@ mod http;
 pub mod idle;
 pub mod l2fwd;
 mod meter;
+mod noise;
 pub mod number;
 mod options;
 pub mod pairs;
@@ -82,8 +84,9 @@ pub use counts::{Counts, Latency, LcoreCounts, PoolCounts, PortCounts, QueueCoun
 pub use http::{Listener, Served};
 pub use idle::{Idle, IdleMode, IdleOptions, IdlePolicy, Polled};
 pub use meter::{Counted, Meter, StreamCounters};
+pub use noise::Noise;
 pub use options::{RunOptions, WatchOptions};
-pub use report::json;
+pub use report::{Report, json};
 pub use retry::{Lost, Retry};
 pub use sample::{Sample, Sampler};
 pub use screen::Screen;

@@ -5,8 +5,9 @@ use serde::Serialize;
 
 use crate::counts::{Counts, Reasons, underscored};
 
-#[derive(Serialize)]
-struct Report<'a> {
+/// The form that all apps have; one with more to say flattens it into its own (`#[serde(flatten)]`).
+#[derive(Debug, Serialize)]
+pub struct Report<'a> {
     app: &'a str,
     seconds: f64,
     ports: Vec<Port<'a>>,
@@ -15,13 +16,13 @@ struct Report<'a> {
     ledger: Option<Ledger<'a>>,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 struct Ledger<'a> {
     max_payload: u64,
     ports: Vec<LedgerPort<'a>>,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 struct LedgerPort<'a> {
     name: &'a str,
     #[serde(flatten)]
@@ -35,7 +36,7 @@ fn ledger(counts: &Counts) -> Option<Ledger<'_>> {
     (!ports.is_empty()).then_some(Ledger { max_payload: PortLedger::MAX_PAYLOAD, ports })
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 struct Port<'a> {
     name: &'a str,
     driver: &'a str,
@@ -47,7 +48,7 @@ struct Port<'a> {
     dropped: &'a Reasons,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 struct Lcore<'a> {
     lcore: u16,
     ports: &'a [u16],
@@ -55,31 +56,37 @@ struct Lcore<'a> {
     cycles_per_packet: f64,
 }
 
-/// One line, without the line's end. Reasons are written with underscores: `tx_full`.
+impl<'a> Report<'a> {
+    /// What these counts come to. Reasons are written with underscores: `tx_full`.
+    #[must_use]
+    pub fn new(app: &'a str, counts: &'a Counts) -> Self {
+        let ports = counts.ports.iter().map(|port| Port {
+            name: &port.name,
+            driver: &port.driver,
+            rx_packets: port.rx_packets,
+            tx_packets: port.tx_packets,
+            rx_bytes: port.rx_bytes,
+            tx_bytes: port.tx_bytes,
+            dropped: &port.dropped,
+        });
+        let lcores = counts.lcores.iter().map(|lcore| Lcore {
+            lcore: lcore.id,
+            ports: &lcore.ports,
+            busy: rounded(lcore.busy(), 1e4),
+            cycles_per_packet: rounded(lcore.cycles_per_packet(), 1e3),
+        });
+        let seconds = rounded(counts.seconds, 1e6);
+        Self { app, seconds, ports: ports.collect(), lcores: lcores.collect(), ledger: ledger(counts) }
+    }
+}
+
+/// [`Report`] as one line, without the line's end.
 ///
 /// # Panics
 /// Never: plain numbers and texts always have a JSON form.
 #[must_use]
 pub fn json(app: &str, counts: &Counts) -> String {
-    let ports = counts.ports.iter().map(|port| Port {
-        name: &port.name,
-        driver: &port.driver,
-        rx_packets: port.rx_packets,
-        tx_packets: port.tx_packets,
-        rx_bytes: port.rx_bytes,
-        tx_bytes: port.tx_bytes,
-        dropped: &port.dropped,
-    });
-    let lcores = counts.lcores.iter().map(|lcore| Lcore {
-        lcore: lcore.id,
-        ports: &lcore.ports,
-        busy: rounded(lcore.busy(), 1e4),
-        cycles_per_packet: rounded(lcore.cycles_per_packet(), 1e3),
-    });
-    let seconds = rounded(counts.seconds, 1e6);
-    let report =
-        Report { app, seconds, ports: ports.collect(), lcores: lcores.collect(), ledger: ledger(counts) };
-    serde_json::to_string(&report).expect("plain numbers and texts have a JSON form")
+    serde_json::to_string(&Report::new(app, counts)).expect("plain numbers and texts have a JSON form")
 }
 
 fn rounded(value: f64, parts: f64) -> f64 {

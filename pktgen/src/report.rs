@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pollux_eal::clock::Clock;
 use pollux_eal::histogram::{self, Histogram};
 use pollux_kit::table::{align, grouped, rate};
-use pollux_kit::{Counts, Latency};
+use pollux_kit::{Counts, Latency, Report};
 use serde::Serialize;
 
 use crate::answer::{AnswerCounters, Answers};
@@ -229,10 +229,16 @@ pub(crate) fn table(streams: &[StreamReport], ports: &[PortAnswers]) -> String {
 }
 
 /// What every program reports, and the streams.
-pub(crate) fn json(counts: &Counts, streams: &[StreamReport], answers: &[PortAnswers]) -> serde_json::Value {
-    let mut all: serde_json::Value =
-        serde_json::from_str(&pollux_kit::json("pktgen", counts)).unwrap_or_default();
-    all["streams"] = serde_json::to_value(streams).unwrap_or_default();
-    all["answers"] = serde_json::to_value(answers).unwrap_or_default();
-    all
+#[derive(Serialize)]
+struct Whole<'a> {
+    #[serde(flatten)]
+    report: Report<'a>,
+    streams: &'a [StreamReport],
+    answers: &'a [PortAnswers],
+}
+
+/// One line of JSON.
+pub(crate) fn json(counts: &Counts, streams: &[StreamReport], answers: &[PortAnswers]) -> String {
+    let whole = Whole { report: Report::new("pktgen", counts), streams, answers };
+    serde_json::to_string(&whole).expect("plain numbers and texts have a JSON form")
 }

@@ -1,18 +1,28 @@
 //! The final report as one line of JSON: the form that all apps have, and the latency of each stream.
 
-use pollux_kit::json;
+use pollux_kit::Report;
+use serde::Serialize;
 use serde_json::{Value, json as value};
 
 use crate::lane::Count;
 use crate::session::Session;
 
+#[derive(Serialize)]
+struct Whole<'a> {
+    #[serde(flatten)]
+    report: Report<'a>,
+    streams: Value,
+}
+
 /// The line.
+///
+/// # Panics
+/// Never: plain numbers and texts always have a JSON form.
 #[must_use]
 pub(crate) fn line(session: &Session) -> String {
-    let line = json("testpmd", &session.meter.read(&session.bringup.view()));
-    let Ok(Value::Object(mut report)) = serde_json::from_str(&line) else { return line };
-    report.insert("streams".into(), streams(session));
-    Value::Object(report).to_string()
+    let counts = session.meter.read(&session.bringup.view());
+    let whole = Whole { report: Report::new("testpmd", &counts), streams: streams(session) };
+    serde_json::to_string(&whole).expect("plain numbers and texts have a JSON form")
 }
 
 fn streams(session: &Session) -> Value {

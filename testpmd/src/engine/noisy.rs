@@ -4,10 +4,11 @@
 use std::collections::VecDeque;
 
 use pollux_eal::clock::cycles;
+use pollux_kit::Noise;
 use pollux_kit::forward::Edit;
 use pollux_mempool::{BURST_MAX, Mbuf};
 
-use super::{Ends, Engine, FiveTupleSwap, Marks, Noise};
+use super::{Ends, Engine, FiveTupleSwap, Marks};
 use crate::lane::{Count, Lane};
 
 /// What becomes of the packets themselves (`--noisy-forward-mode`).

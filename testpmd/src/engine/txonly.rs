@@ -1,11 +1,12 @@
 //! txonly: UDP datagrams to the discard port (RFC 863), between test addresses (RFC 2544).
 
+use pollux_kit::Noise;
 use pollux_mempool::Mbuf;
 use pollux_wire::build::Frame;
 use pollux_wire::checksum;
 
 use super::packets::{HEADERS, TxSettings, TxSplit};
-use super::{Ends, Engine, Marks, Noise};
+use super::{Ends, Engine, Marks};
 use crate::lane::Lane;
 
 /// The lowest of the source ports that flows differ in (DPDK: `app/test-pmd/txonly.c`).
