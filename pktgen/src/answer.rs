@@ -372,11 +372,10 @@ mod tests {
 
     #[test]
     fn every_frame_of_any_length_is_survived() {
-        let mut state = 7;
+        let mut noise = pollux_kit::Noise::new(7);
         let kinds = [[8, 6], [8, 0], [0x86, 0xdd]];
         for number in 0..20_000_usize {
-            let mut frame: Vec<u8> =
-                (0..number % 120).map(|_| crate::source::draw(&mut state) as u8).collect();
+            let mut frame: Vec<u8> = (0..number % 120).map(|_| noise.draw() as u8).collect();
             if let Some(kind) = frame.get_mut(12..14) {
                 kind.copy_from_slice(&kinds[number % 3]);
             }

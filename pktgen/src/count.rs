@@ -36,7 +36,7 @@ pub(crate) struct LaneCounts {
     pub(crate) sent: Counter,
     /// Ticks in which packets were sent.
     pub(crate) sending: Counter,
-    /// The number of the last run that has come to its end.
+    /// 1 once all is sent.
     pub(crate) ended: Counter,
 }
 

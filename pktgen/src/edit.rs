@@ -13,31 +13,31 @@ use arrayvec::ArrayVec;
 use pollux_mempool::BURST_MAX;
 
 use crate::frame::Coverage;
-use crate::source::{Source, draw};
+use crate::source::Source;
 use crate::window::Window;
 
 /// The most checksums of a packet that change.
 pub(crate) const SUMS_MAX: usize = 8;
 
-/// The frames of a burst.
+/// Frames of a burst that are of one kind.
 pub(crate) type Frames<'a> = ArrayVec<&'a mut [u8], BURST_MAX>;
 
-/// For each packet of a burst.
+/// For each of these frames.
 pub(crate) type Each<T> = [T; BURST_MAX];
 
 /// Sums that are under way.
 #[derive(Clone, Debug)]
 pub(crate) struct Scratch {
     pub(crate) sums: [Each<u64>; SUMS_MAX],
-    /// What an edit adds to sums.
-    adds: Each<u64>,
-    /// Whether the edit before began from its first value again.
-    wrapped: Each<bool>,
+    /// What is written, then what that adds to sums.
+    pub(crate) values: Each<u64>,
+    /// Whether the edit before begins with its first value again.
+    again: Each<bool>,
 }
 
 impl Default for Scratch {
     fn default() -> Self {
-        Self { sums: [[0; BURST_MAX]; SUMS_MAX], adds: [0; BURST_MAX], wrapped: [false; BURST_MAX] }
+        Self { sums: [[0; BURST_MAX]; SUMS_MAX], values: [0; BURST_MAX], again: [false; BURST_MAX] }
     }
 }
 
@@ -62,133 +62,78 @@ pub(crate) struct Edit {
 }
 
 impl Edit {
-    /// Changes the frames that `members` lists.
-    pub(crate) fn apply(&mut self, frames: &mut Frames<'_>, members: &[u8], scratch: &mut Scratch) {
+    /// Changes the frames.
+    #[inline]
+    pub(crate) fn apply(&mut self, frames: &mut Frames<'_>, scratch: &mut Scratch) {
+        let Scratch { sums, values, again } = scratch;
+        let values = &mut values[..frames.len()];
+        self.source.draw(values, self.chained, &mut again[..frames.len()]);
         match self.window.width {
-            1 => self.apply_wide::<1>(frames, members, scratch),
-            2 => self.apply_wide::<2>(frames, members, scratch),
-            4 => self.apply_wide::<4>(frames, members, scratch),
-            _ => self.apply_wide::<8>(frames, members, scratch),
+            1 => edit::<1>(self.window, frames, values),
+            2 => edit::<2>(self.window, frames, values),
+            4 => edit::<4>(self.window, frames, values),
+            _ => edit::<8>(self.window, frames, values),
         }
-    }
-
-    #[inline(always)]
-    fn apply_wide<const WIDTH: usize>(
-        &mut self,
-        frames: &mut Frames<'_>,
-        members: &[u8],
-        scratch: &mut Scratch,
-    ) {
-        let window = self.window;
-        let Scratch { sums, adds, wrapped } = scratch;
-        match &mut self.source {
-            Source::Range { value, first, step, left, count } => {
-                let [mut now, mut rest] = [*value, *left];
-                let step = *step;
-                write::<WIDTH>(window, frames, members, adds, |place| {
-                    if self.chained && !wrapped[place] {
-                        return now;
-                    }
-                    let this = now;
-                    let last = rest == 0;
-                    now = if last { *first } else { now.wrapping_add(step) };
-                    rest = if last { *count } else { rest - 1 };
-                    wrapped[place] = last;
-                    this
-                });
-                (*value, *left) = (now, rest);
-            }
-            Source::List { values, at } => {
-                let mut now = *at;
-                write::<WIDTH>(window, frames, members, adds, |place| {
-                    let this = values.get(now).copied().unwrap_or(0);
-                    if self.chained && !wrapped[place] {
-                        return this;
-                    }
-                    now += 1;
-                    let last = now >= values.len();
-                    if last {
-                        now = 0;
-                    }
-                    wrapped[place] = last;
-                    this
-                });
-                *at = now;
-            }
-            Source::Random { base, mask, state } => {
-                let mut now = *state;
-                write::<WIDTH>(window, frames, members, adds, |_| {
-                    *base | draw(&mut now).rotate_left(23) & *mask
-                });
-                *state = now;
-            }
-        }
-        add_to(sums, &self.into, adds, members);
+        add_to(sums, &self.into, values);
     }
 }
 
-/// Writes a value into each frame's window, and what it adds to sums into `adds`.
+/// Writes a value into each frame's window; what it adds to sums takes its place.
 #[inline(always)]
-fn write<const WIDTH: usize>(
-    window: Window,
-    frames: &mut Frames<'_>,
-    members: &[u8],
-    adds: &mut Each<u64>,
-    mut next: impl FnMut(usize) -> u64,
-) {
-    let (whole, odd) = (window.is_whole(), window.at % 2 == 1);
-    for &place in members {
-        let place = usize::from(place) % BURST_MAX;
-        let value = next(place) << window.shift;
-        let Some(frame) = frames.get_mut(place) else { return };
-        let Some(bytes) = frame.get_mut(window.at..).and_then(|rest| rest.first_chunk_mut::<WIDTH>()) else {
-            return;
-        };
-        let mut wide = value;
-        if !whole {
+fn edit<const WIDTH: usize>(window: Window, frames: &mut Frames<'_>, values: &mut [u64]) {
+    values.iter_mut().for_each(|value| *value <<= window.shift);
+    if window.is_whole() {
+        write::<WIDTH>(window.at, frames, values);
+    } else {
+        for (frame, value) in frames.iter_mut().zip(&*values) {
+            let Some(bytes) = window_of::<WIDTH>(frame, window.at) else { return };
             let mut there = [0; 8];
             there[8 - WIDTH..].copy_from_slice(bytes);
-            wide |= u64::from_be_bytes(there) & !window.mask;
+            let wide = value | u64::from_be_bytes(there) & !window.mask;
+            bytes.copy_from_slice(&wide.to_be_bytes()[8 - WIDTH..]);
         }
-        bytes.copy_from_slice(&wide.to_be_bytes()[8 - WIDTH..]);
-        adds[place] = match WIDTH {
-            // The upper half of its word.
-            1 if !odd => value << 8,
-            1 | 2 => value,
-            _ => (value & 0xffff_ffff) + (value >> 32),
-        };
     }
+    match WIDTH {
+        // The upper half of its word.
+        1 if window.at.is_multiple_of(2) => values.iter_mut().for_each(|value| *value <<= 8),
+        1 | 2 => {}
+        _ => values.iter_mut().for_each(|value| *value = (*value & 0xffff_ffff) + (*value >> 32)),
+    }
+}
+
+/// Writes a value into each frame.
+#[inline(always)]
+fn write<const WIDTH: usize>(at: usize, frames: &mut Frames<'_>, values: &[u64]) {
+    for (frame, value) in frames.iter_mut().zip(values) {
+        let Some(bytes) = window_of::<WIDTH>(frame, at) else { return };
+        bytes.copy_from_slice(&value.to_be_bytes()[8 - WIDTH..]);
+    }
+}
+
+#[inline(always)]
+fn window_of<const WIDTH: usize>(frame: &mut [u8], at: usize) -> Option<&mut [u8; WIDTH]> {
+    frame.get_mut(at..at.wrapping_add(WIDTH)).and_then(|bytes| bytes.first_chunk_mut())
 }
 
 /// Adds to sums what each packet adds.
 #[inline(always)]
-pub(crate) fn add_to(sums: &mut [Each<u64>; SUMS_MAX], into: &[u8], adds: &Each<u64>, members: &[u8]) {
+pub(crate) fn add_to(sums: &mut [Each<u64>; SUMS_MAX], into: &[u8], values: &[u64]) {
     for &sum in into {
-        let sum = &mut sums[usize::from(sum) % SUMS_MAX];
-        for &place in members {
-            let place = usize::from(place) % BURST_MAX;
-            sum[place] += adds[place];
+        for (sum, value) in sums[usize::from(sum) % SUMS_MAX].iter_mut().zip(values) {
+            *sum += value;
         }
     }
 }
 
-/// Writes the checksums of the frames that `members` lists: inner ones first.
-pub(crate) fn finish(checksums: &[Checksum], frames: &mut Frames<'_>, members: &[u8], scratch: &mut Scratch) {
-    let Scratch { sums, adds, .. } = scratch;
+/// Writes the checksums of the frames: inner ones first.
+pub(crate) fn finish(checksums: &[Checksum], frames: &mut Frames<'_>, scratch: &mut Scratch) {
+    let Scratch { sums, values, .. } = scratch;
+    let values = &mut values[..frames.len()];
     for (number, checksum) in checksums.iter().enumerate().take(SUMS_MAX) {
-        for &place in members {
-            let place = usize::from(place) % BURST_MAX;
-            let sum = Coverage::finish(sums[number][place], checksum.zero_is_none);
-            let Some(frame) = frames.get_mut(place) else { return };
-            let Some(bytes) = frame.get_mut(checksum.at..).and_then(|rest| rest.first_chunk_mut::<2>())
-            else {
-                return;
-            };
-            *bytes = sum.to_be_bytes();
-            adds[place] = sum.into();
+        for (sum, value) in sums[number].iter().zip(&mut *values) {
+            *value = Coverage::finish(*sum, checksum.zero_is_none).into();
         }
-        if !checksum.into.is_empty() {
-            add_to(sums, &checksum.into, adds, members);
-        }
+        write::<2>(checksum.at, frames, values);
+        add_to(sums, &checksum.into, values);
     }
 }

@@ -10,6 +10,7 @@
 //! calls the system unless a driver must.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use pollux_eal::LcoreContext;
 use pollux_eal::clock::Clock;
@@ -19,13 +20,12 @@ use pollux_mempool::{BURST_MAX, Burst, MbufPool};
 use pollux_port::{RxQueue, TxQueue};
 
 use crate::answer::Answerer;
-use crate::control::Control;
 use crate::count::{LaneCounters, SenderCounters};
 use crate::frame::FCS;
 use crate::replay::Replay;
 use crate::schedule::{Pattern, Schedule};
-use crate::source::spread;
 use crate::stamp;
+use crate::start::Start;
 use crate::stream::Stream;
 use crate::tracker::Tracker;
 
@@ -52,13 +52,14 @@ pub(crate) struct Sender {
     pub(crate) pattern: Pattern,
     /// Packets a second; none: as many as it goes.
     pub(crate) pps: Option<f64>,
-    /// Packets of a run; none: until its end.
-    pub(crate) count: Option<u64>,
+    /// It sends so many packets, however late.
+    pub(crate) counted: bool,
+    /// Packets that are to be made yet.
+    pub(crate) left: u64,
     pub(crate) seed: u64,
     pub(crate) counters: Arc<SenderCounters>,
-    /// In a run.
+    /// While packets are sent.
     pub(crate) schedule: Option<Schedule>,
-    pub(crate) left: u64,
 }
 
 /// Finds marks in what comes back.
@@ -100,9 +101,10 @@ pub(crate) struct Lane {
     pub(crate) receiver: Option<Receiver>,
     pub(crate) answerer: Option<Answerer>,
     pub(crate) counters: Arc<LaneCounters>,
-    pub(crate) control: Control,
-    /// The run that is under way, or has ended.
-    pub(crate) run: u64,
+    pub(crate) start: Start,
+    /// How long packets are sent; none: until the end.
+    pub(crate) time: Option<Duration>,
+    pub(crate) has_begun: bool,
     /// When it began, and when it ends.
     pub(crate) begun: u64,
     pub(crate) end: u64,
@@ -125,32 +127,24 @@ impl Polled for Lane {
 }
 
 impl Lane {
-    /// Takes over another run.
     #[cold]
     fn begin(&mut self, clock: &Clock, now: u64) {
-        if self.sending {
-            self.close(now);
-        }
-        let (number, run) = (self.control.number(), self.control.run());
-        self.run = number;
-        (self.begun, self.sending) = (now, !run.pause && !self.senders.is_empty());
+        self.has_begun = true;
+        (self.begun, self.sending) = (now, !self.senders.is_empty());
         // Half of the counter's range, to which moments are compared: centuries.
-        self.end = now.wrapping_add(run.time.map_or(u64::MAX / 4, |time| clock.cycles(time).0));
-        for (number, sender) in self.senders.iter_mut().enumerate() {
-            let pps = sender.pps.map(|pps| pps * run.scale);
-            let seed = spread(sender.seed, number as u64);
-            sender.schedule = Some(Schedule::new(clock, sender.pattern, pps, seed, now));
-            sender.left = sender.count.unwrap_or(u64::MAX);
+        self.end = now.wrapping_add(self.time.map_or(u64::MAX / 4, |time| clock.cycles(time).0));
+        for sender in &mut self.senders {
+            sender.schedule = Some(Schedule::new(clock, sender.pattern, sender.pps, sender.seed, now));
             if let Content::Replayed(replay) = &mut sender.content {
                 replay.begin(now);
             }
         }
         if !self.sending {
-            self.counters.ended.add(self.run - self.counters.ended.get());
+            self.counters.ended.add(1);
         }
     }
 
-    /// Ends the run.
+    /// No more is sent.
     #[cold]
     fn close(&mut self, now: u64) {
         let until = if self.is_past(now) { self.end } else { now };
@@ -162,7 +156,7 @@ impl Lane {
         }
         self.sending = false;
         self.counters.sending.add(until.wrapping_sub(self.begun));
-        self.counters.ended.add(self.run - self.counters.ended.get());
+        self.counters.ended.add(1);
     }
 
     /// Sends what was not taken before; whether packets moved.
@@ -196,7 +190,7 @@ impl Lane {
                 continue;
             }
             // Of a stream with a count none is given up: it only comes later.
-            let missed = if sender.count.is_some() { 0 } else { missed };
+            let missed = if sender.counted { 0 } else { missed };
             let (made, over) = match &mut sender.content {
                 Content::Made(stream) => {
                     (stream.make(&self.pool, &mut self.burst, due as usize, now) as u64, false)
@@ -245,7 +239,7 @@ impl Lane {
     #[inline(always)]
     fn step(&mut self, clock: &Clock) -> bool {
         let now = clock.now().0;
-        if self.control.number() != self.run {
+        if !self.has_begun && self.start.is_given() {
             self.begin(clock, now);
         }
         let mut moved = false;

@@ -8,12 +8,11 @@
 //! ```
 //!
 //! From the bottom: `layer`, `value`, `packet` (what can be typed), `frame` (one packet laid out), `window`, `source`, `edit` (a field that
-//! varies), `shape`, `stream` (packets in bursts); `rate`, `schedule`; `stamp`, `tracker`; `replay`; `answer`; `control`, `lane`; `profile`, `options`, `setup`.
+//! varies), `shape`, `stream` (packets in bursts); `rate`, `schedule`; `stamp`, `tracker`; `replay`; `answer`; `start`, `lane`; `profile`, `options`, `setup`.
 
 #![forbid(unsafe_code)]
 
 mod answer;
-mod control;
 mod count;
 mod edit;
 mod frame;
@@ -32,6 +31,7 @@ mod size;
 mod source;
 mod spec;
 mod stamp;
+mod start;
 mod stream;
 mod tracker;
 mod value;
@@ -47,7 +47,6 @@ use pollux_config::CommandLine;
 use pollux_kit::rounds::go_round;
 use pollux_kit::{Console, IdlePolicy, Meter, RunOptions, Watch};
 
-use crate::control::Run;
 use crate::options::Options;
 use crate::setup::Ready;
 
@@ -62,7 +61,7 @@ fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
     let watched = RunOptions { duration: None, ..options.run.clone() };
     let mut watch = Watch::new("pktgen", &watched)?;
     let mut bringup = Bringup::new(line)?;
-    let Ready { lanes, counted, counters, streams, answers, control, feeders } =
+    let Ready { lanes, counted, counters, streams, answers, start, feeders } =
         setup::ready(&mut bringup, &options, &specs)?;
     let stop = bringup.eal.stop_flag();
     let mut launched = Vec::new();
@@ -77,12 +76,11 @@ fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
     say(format_args!("pktgen: sending on {} lcores; press Ctrl-C to stop", launched.len()));
 
     let meter = Meter::new(counted);
-    let time = options.run.duration.map(Duration::from_secs_f64);
-    let number = control.begin(Run { scale: 1.0, time, pause: false });
+    start.give();
     let wait = Duration::from_secs_f64(options.wait);
     let mut until: Option<Instant> = None;
     let end = watch.until_end_with(&mut bringup, &meter, || {
-        if until.is_none() && counters.iter().all(|lane| lane.ended.get() >= number) {
+        if until.is_none() && counters.iter().all(|lane| lane.ended.get() > 0) {
             until = Some(Instant::now() + wait);
         }
         if until.is_some_and(|until| until <= Instant::now()) {

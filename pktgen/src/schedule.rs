@@ -3,8 +3,7 @@
 use std::str::FromStr;
 
 use pollux_eal::clock::Clock;
-
-use crate::source::draw;
+use pollux_kit::Noise;
 
 /// Bits behind the point of what a packet costs in ticks.
 const POINT: u32 = 20;
@@ -56,7 +55,7 @@ pub(crate) struct Schedule {
     pending: u64,
     /// What the next packet costs.
     gap: u64,
-    state: u64,
+    noise: Noise,
 }
 
 impl Schedule {
@@ -68,8 +67,16 @@ impl Schedule {
         let debt = (clock.hz() / DEBT_PART) << POINT;
         let group = if let Pattern::Burst(count) = pattern { u64::from(count) } else { 1 };
         let most = debt.max(cost.saturating_mul(group.saturating_mul(2))).min(1 << 62);
-        let mut schedule =
-            Self { pattern, cost, credit: 0, most, last: now, pending: 0, gap: cost, state: seed | 1 };
+        let mut schedule = Self {
+            pattern,
+            cost,
+            credit: 0,
+            most,
+            last: now,
+            pending: 0,
+            gap: cost,
+            noise: Noise::new(seed),
+        };
         match pattern {
             // The first is due at once, and none at the end of the last distance.
             Pattern::Constant => schedule.credit = cost.saturating_sub(1),
@@ -161,7 +168,7 @@ impl Schedule {
     /// Exponential, of the mean that a packet costs.
     fn draw_gap(&mut self) {
         // Above 0, at most 1.
-        let share = ((draw(&mut self.state) >> 11) + 1) as f64 / (1u64 << 53) as f64;
+        let share = ((self.noise.draw() >> 11) + 1) as f64 / (1u64 << 53) as f64;
         self.gap = (-share.ln() * self.cost as f64) as u64;
     }
 }

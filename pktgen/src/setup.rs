@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use pollux_bringup::{Bringup, BringupError, Needs, PoolOptions, PortRequest};
 use pollux_eal::lcore::LcoreId;
@@ -12,7 +13,6 @@ use pollux_mempool::{Burst, MbufPool};
 use pollux_port::{MacAddress, PortId, Queues};
 
 use crate::answer::{AnswerCounters, Answerer};
-use crate::control::Control;
 use crate::count::{LaneCounters, SenderCounters};
 use crate::frame::FCS;
 use crate::lane::{Content, Lane, Lanes, Receiver, Sender};
@@ -24,6 +24,7 @@ use crate::report::{Part, Reported};
 use crate::size::SIZE_MAX;
 use crate::source::spread;
 use crate::spec::StreamSpec;
+use crate::start::Start;
 use crate::stream::{Marking, Replica, Stream};
 use crate::tracker::Tracker;
 
@@ -108,7 +109,7 @@ pub(crate) struct Ready {
     pub(crate) streams: Vec<Reported>,
     /// By port.
     pub(crate) answers: Vec<(u16, Arc<AnswerCounters>)>,
-    pub(crate) control: Control,
+    pub(crate) start: Start,
     pub(crate) feeders: Vec<Feeder>,
 }
 
@@ -137,7 +138,7 @@ pub(crate) fn ready(
     let speed =
         |bringup: &mut Bringup, id: PortId| bringup.ports.get_mut(id).and_then(|port| port.link().speed_mbps);
     let cookie = RandomState::new().build_hasher().finish() as u32;
-    let control = Control::default();
+    let start = Start::default();
     let counters: Vec<Arc<LaneCounters>> = (0..ids.len() * queues).map(|_| Arc::default()).collect();
     let mut senders: Vec<Vec<Sender>> = counters.iter().map(|_| Vec::new()).collect();
     let mut streams = Vec::new();
@@ -178,11 +179,11 @@ pub(crate) fn ready(
                 content,
                 pattern: spec.pattern,
                 pps: pps.map(|pps| pps / queues as f64),
-                count: spec.count.map(|count| share(count, queue, queues)),
+                counted: spec.count.is_some(),
+                left: spec.count.map_or(u64::MAX, |count| share(count, queue, queues)),
                 seed,
                 counters: part,
                 schedule: None,
-                left: 0,
             });
         }
         let (name, paced) = (spec.name.clone(), pps.is_some());
@@ -219,8 +220,9 @@ pub(crate) fn ready(
             receiver: receiver(cookie, &measured, &mut streams),
             answerer,
             counters: lane_counters,
-            control: control.clone(),
-            run: 0,
+            start: start.clone(),
+            time: options.run.duration.map(Duration::from_secs_f64),
+            has_begun: false,
             begun: 0,
             end: 0,
             sending: false,
@@ -230,7 +232,7 @@ pub(crate) fn ready(
         });
     }
     let lanes = lanes.into_iter().map(|(place, lanes)| (lcores[place], Lanes(lanes))).collect();
-    Ok(Ready { lanes, counted, counters, streams, answers, control, feeders })
+    Ok(Ready { lanes, counted, counters, streams, answers, start, feeders })
 }
 
 /// Begins to read a capture file, into mbufs of its own, which hold jumbo frames.

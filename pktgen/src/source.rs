@@ -1,5 +1,7 @@
 //! What a window holds in one packet after the other.
 
+use pollux_kit::Noise;
+
 use crate::value::Values;
 use crate::window::Window;
 
@@ -21,7 +23,7 @@ pub(crate) enum Source {
     Random {
         base: u64,
         mask: u64,
-        state: u64,
+        noise: Noise,
     },
 }
 
@@ -58,9 +60,64 @@ impl Source {
                 Self::List { values, at: 0 }
             }
             Values::Random { base, mask } => {
-                Self::Random { base: part(*base), mask: part(*mask), state: seed | 1 }
+                Self::Random { base: part(*base), mask: part(*mask), noise: Noise::new(seed) }
             }
         }))
+    }
+
+    /// The values of the next packets. `again` says of each of them whether its value is the last before the first one. A field that is
+    /// `chained` takes its next value only where that is said of the field before it.
+    #[inline]
+    pub(crate) fn draw(&mut self, values: &mut [u64], chained: bool, again: &mut [bool]) {
+        match self {
+            Self::Range { value, first, step, left, count } if !chained => {
+                again.fill(false);
+                let mut at = 0;
+                while at < values.len() {
+                    // As many as there are up to the last one.
+                    let run = (values.len() - at).min(usize::try_from(*left).unwrap_or(usize::MAX - 1) + 1);
+                    let mut next = *value;
+                    for value in &mut values[at..at + run] {
+                        *value = next;
+                        next = next.wrapping_add(*step);
+                    }
+                    at += run;
+                    if run as u64 > *left {
+                        again[at - 1] = true;
+                        (*value, *left) = (*first, *count);
+                    } else {
+                        (*value, *left) = (next, *left - run as u64);
+                    }
+                }
+            }
+            Self::Range { value, first, step, left, count } => {
+                for (out, again) in values.iter_mut().zip(again) {
+                    *out = *value;
+                    if *again {
+                        *again = *left == 0;
+                        (*value, *left) =
+                            if *again { (*first, *count) } else { (value.wrapping_add(*step), *left - 1) };
+                    }
+                }
+            }
+            Self::List { values: list, at } => {
+                for (out, again) in values.iter_mut().zip(again) {
+                    *out = list.get(*at).copied().unwrap_or(0);
+                    if !chained || *again {
+                        *at += 1;
+                        *again = *at >= list.len();
+                        if *again {
+                            *at = 0;
+                        }
+                    }
+                }
+            }
+            Self::Random { base, mask, noise } => {
+                for out in values {
+                    *out = *base | noise.draw().rotate_left(23) & *mask;
+                }
+            }
+        }
     }
 
     /// How many different values there are before the first comes again; `None`: random ones.
@@ -85,15 +142,6 @@ impl Source {
             Self::Random { .. } => {}
         }
     }
-}
-
-/// The next number of a sequence: xorshift64*.
-#[inline(always)]
-pub(crate) fn draw(state: &mut u64) -> u64 {
-    *state ^= *state >> 12;
-    *state ^= *state << 25;
-    *state ^= *state >> 27;
-    state.wrapping_mul(0x2545_f491_4f6c_dd1d)
 }
 
 /// Spreads numbers that lie close together: a seed of one's own for each of them (splitmix64).

@@ -154,10 +154,9 @@ impl Stream {
             frames.push(data);
         }
         for (sums, base) in scratch.sums.iter_mut().zip(&template.sums).take(shape.checksums.len()) {
-            sums.fill(*base);
+            sums[..frames.len()].fill(*base);
         }
-        let members = &ALL[..frames.len()];
-        change(shape, &mut frames, members, scratch, self.marking, self.number, now);
+        change(shape, &mut frames, self.number.., scratch, self.marking, now);
     }
 
     /// Packets of different templates.
@@ -170,28 +169,29 @@ impl Stream {
             let template = &self.shapes[usize::from(slot.shape)].templates[usize::from(slot.template)];
             mbuf.set_len(template.bytes.len());
         }
-        let mut frames: Frames<'_> = ArrayVec::new();
-        for (mbuf, slot) in burst.iter_mut().zip(&slots) {
-            let template = &self.shapes[usize::from(slot.shape)].templates[usize::from(slot.template)];
-            let Some(data) = mbuf.data_mut() else { return };
-            copy(data, &template.bytes);
-            frames.push(data);
-        }
-        let scratch = &mut self.scratch;
-        for (number, shape) in self.shapes.iter_mut().enumerate() {
-            let of_this = slots.iter().zip(0..).filter(|(slot, _)| usize::from(slot.shape) == number);
-            let members: ArrayVec<u8, BURST_MAX> = of_this.map(|(_, place)| place).collect();
-            if members.is_empty() || shape.edits.is_empty() && self.marking.is_none() {
+        let (scratch, mut done) = (&mut self.scratch, 0_u64);
+        for first in 0..slots.len() {
+            if done >> first & 1 == 1 {
                 continue;
             }
-            for &place in &members {
-                let place = usize::from(place) % BURST_MAX;
-                let template = &shape.templates[usize::from(slots[place].template)];
-                for (sums, base) in scratch.sums.iter_mut().zip(&template.sums).take(shape.checksums.len()) {
-                    sums[place] = *base;
+            let kind = slots[first].shape;
+            let shape = &mut self.shapes[usize::from(kind)];
+            let (mut frames, mut numbers): (Frames<'_>, ArrayVec<u64, BURST_MAX>) = Default::default();
+            for (place, (mbuf, slot)) in burst.iter_mut().zip(&slots).enumerate().skip(first) {
+                if slot.shape != kind {
+                    continue;
                 }
+                done |= 1 << place;
+                let template = &shape.templates[usize::from(slot.template)];
+                let Some(data) = mbuf.data_mut() else { return };
+                copy(data, &template.bytes);
+                for (sums, base) in scratch.sums.iter_mut().zip(&template.sums).take(shape.checksums.len()) {
+                    sums[frames.len()] = *base;
+                }
+                frames.push(data);
+                numbers.push(self.number + place as u64);
             }
-            change(shape, &mut frames, &members, scratch, self.marking, self.number, now);
+            change(shape, &mut frames, numbers.into_iter(), scratch, self.marking, now);
         }
     }
 }
@@ -203,63 +203,47 @@ pub(crate) fn turn_bytes(bytes_until: &[u64], packets: u64) -> u64 {
     packets / turn * whole + bytes_until.get((packets % turn) as usize).copied().unwrap_or(0)
 }
 
-/// The places of a whole burst.
-const ALL: [u8; BURST_MAX] = {
-    let mut all = [0; BURST_MAX];
-    let mut at = 0;
-    while at < BURST_MAX {
-        all[at] = at as u8;
-        at += 1;
-    }
-    all
-};
-
-/// Edits, marks and checksums of the packets of one shape.
+/// Edits, marks and checksums of frames of one shape, whose packets have these numbers.
 #[inline(always)]
 fn change(
     shape: &mut Shape,
     frames: &mut Frames<'_>,
-    members: &[u8],
+    numbers: impl Iterator<Item = u64>,
     scratch: &mut Scratch,
     marking: Option<Marking>,
-    number: u64,
     now: u64,
 ) {
     for edit in &mut shape.edits {
-        edit.apply(frames, members, scratch);
+        edit.apply(frames, scratch);
     }
     if let Some(marking) = marking {
-        mark(frames, members, scratch, &shape.stamp_into, marking, number, now);
+        mark(frames, numbers, scratch, &shape.stamp_into, marking, now);
     }
-    edit::finish(&shape.checksums, frames, members, scratch);
+    edit::finish(&shape.checksums, frames, scratch);
 }
 
 /// Marks packets with when they were sent, and their numbers.
 #[inline]
 fn mark(
     frames: &mut Frames<'_>,
-    members: &[u8],
+    numbers: impl Iterator<Item = u64>,
     scratch: &mut Scratch,
     into: &[u8],
     marking: Marking,
-    number: u64,
     now: u64,
 ) {
-    for &place in members {
-        let place = usize::from(place) % BURST_MAX;
-        let (first, second) = stamp::words(marking.cookie, marking.stream, now, number + place as u64);
-        let Some(frame) = frames.get_mut(place) else { return };
+    let values = &mut scratch.values[..frames.len()];
+    for ((frame, number), value) in frames.iter_mut().zip(numbers).zip(&mut *values) {
+        let (first, second) = stamp::words(marking.cookie, marking.stream, now, number);
         let odd = frame.len() % 2 == 1;
         let Some(bytes) = frame.last_chunk_mut::<{ stamp::BYTES }>() else { return };
         bytes[..8].copy_from_slice(&first.to_be_bytes());
         bytes[8..].copy_from_slice(&second.to_be_bytes());
         let sum = (first & 0xffff_ffff) + (first >> 32) + (second & 0xffff_ffff) + (second >> 32);
         // Each byte in the other half of its word: all are 2^8 times, of which 2^16 is 1.
-        let sum = if odd { sum << 8 } else { sum };
-        for &into in into {
-            scratch.sums[usize::from(into) % edit::SUMS_MAX][place] += sum;
-        }
+        *value = if odd { sum << 8 } else { sum };
     }
+    edit::add_to(&mut scratch.sums, into, values);
 }
 
 /// Copies a frame, in pieces that the processor moves at once. Both are of one length.
