@@ -10,8 +10,9 @@
 //! by who posts or polls. A view that counts or lists objects looks at no ring; one of an object looks at that object's. Keys of memory
 //! are not told: they are what a peer needs to reach it.
 
-use std::fmt;
-use std::ops::Deref;
+mod list;
+mod meter;
+
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -20,229 +21,14 @@ use pollux_uverbs::abi::flags::{Access, QpState};
 use crate::WcStatus;
 use crate::options::QpSizes;
 use crate::provider::request::Kind;
+use list::{List, Record, Totals, counted};
 
-/// What a ring counts, whoever asks. Called on other threads than those that post and poll.
-pub(crate) trait Gauge: Send + Sync {
-    fn fill(&self) -> Fill;
-}
-
-/// A ring as it is, read while others use it: the parts may be of slightly different times.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Fill {
-    pub(crate) places: u32,
-    pub(crate) used: u32,
-    pub(crate) posted: u64,
-}
-
-/// How full a queue is, and what went through it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Level {
-    /// Places of its ring. Of a send queue of mlx5 these are blocks of 64 bytes, of which a request takes one or more.
-    pub places: u32,
-    /// Places in use: posted and not known to be done, or of a completion queue written and not polled.
-    pub used: u32,
-    /// Requests posted in all; 0 of a completion queue.
-    pub posted: u64,
-    /// Of a receive queue: requests that completed, flushed ones included. It never decreases.
-    pub completed: u64,
-}
-
-/// The gauge of a ring, which may be another one after the queue was reset or resized.
-pub(crate) struct Meter(Mutex<Metered>);
-
-struct Metered {
-    gauge: Option<Arc<dyn Gauge>>,
-    /// Requests posted to the rings before this one.
-    before: u64,
-    /// Requests that resets discarded: posted, not in use and not completed.
-    discarded: u64,
-    /// The most that were seen to be completed.
-    completed: u64,
-}
-
-impl Metered {
-    fn level(&mut self) -> Option<Level> {
-        let Fill { places, used, posted } = self.gauge.as_ref()?.fill();
-        let posted = self.before + posted;
-        self.completed = self.completed.max(posted.saturating_sub(u64::from(used) + self.discarded));
-        Some(Level { places, used, posted, completed: self.completed })
-    }
-}
-
-impl fmt::Debug for Meter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.level().fmt(f)
-    }
-}
-
-impl Meter {
-    /// Of a ring; `None`: there is none.
-    pub(crate) fn new(gauge: Option<Arc<dyn Gauge>>) -> Self {
-        Self(Mutex::new(Metered { gauge, before: 0, discarded: 0, completed: 0 }))
-    }
-
-    /// Goes on with the ring of a queue that was reset, another one or the same; what was in use is discarded. `settled`: the
-    /// [level](Self::level) before the reset, after which a ring that stays is empty.
-    pub(crate) fn was_reset(&self, gauge: Option<Arc<dyn Gauge>>, settled: Option<Level>) {
-        let mut metered = locked(&self.0);
-        let stays = match (&metered.gauge, &gauge) {
-            (Some(one), Some(two)) => std::ptr::addr_eq(Arc::as_ptr(one), Arc::as_ptr(two)),
-            _ => false,
-        };
-        // The ring that goes counts on by itself, should a completion of its be polled meanwhile.
-        let last = if stays { settled } else { metered.level() };
-        // Of no ring there is none after either.
-        let Some(Level { posted, completed, .. }) = last else { return };
-        metered.discarded = posted.saturating_sub(completed);
-        if !stays {
-            metered.before = posted;
-            metered.gauge = gauge;
-        }
-    }
-
-    /// Goes on with another ring, to which went what was in use.
-    pub(crate) fn replace(&self, gauge: Arc<dyn Gauge>) {
-        locked(&self.0).gauge = Some(gauge);
-    }
-
-    /// How full the ring is now.
-    pub(crate) fn level(&self) -> Option<Level> {
-        locked(&self.0).level()
-    }
-}
+pub(crate) use list::{Errors, Listed};
+pub use meter::Level;
+pub(crate) use meter::{Fill, Gauge, Meter};
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Number of statuses that are counted apart; any other counts as [`WcStatus::GENERAL_ERR`].
-const STATUSES: usize = 24;
-
-/// A count for each status.
-type Counts = [u64; STATUSES];
-
-/// Completions with an error, by status. Written by who polls, in the path of errors alone.
-#[derive(Debug, Default)]
-pub(crate) struct Errors([AtomicU64; STATUSES]);
-
-impl Errors {
-    /// Counts a completion, unless it is a success.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn count(&self, status: WcStatus) {
-        if status != WcStatus::SUCCESS {
-            let known = if usize::from(status.0) < STATUSES { status } else { WcStatus::GENERAL_ERR };
-            self.0[usize::from(known.0)].fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    fn counts(&self) -> Counts {
-        std::array::from_fn(|status| self.0[status].load(Ordering::Relaxed))
-    }
-}
-
-/// Statuses that were counted, with their counts.
-fn counted(errors: &Counts) -> Vec<(WcStatus, u64)> {
-    let all = (0..).map(WcStatus).zip(errors.iter().copied());
-    all.filter(|(_, count)| *count > 0).collect()
-}
-
-/// What objects count, of those that are gone too.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Totals {
-    sent: u64,
-    received: u64,
-    errors: Counts,
-}
-
-impl Totals {
-    fn add(&mut self, other: &Self) {
-        self.sent += other.sent;
-        self.received += other.received;
-        self.errors.iter_mut().zip(other.errors).for_each(|(total, one)| *total += one);
-    }
-}
-
-/// What a list knows of each object, and what the object leaves to the totals of its context.
-pub(crate) trait Record {
-    /// What its kind calls it by.
-    fn number(&self) -> u64;
-
-    fn totals(&self) -> Totals {
-        Totals::default()
-    }
-}
-
-#[derive(Debug)]
-struct Entries<T> {
-    living: Vec<Arc<T>>,
-    gone: Totals,
-}
-
-/// The records of one kind.
-#[derive(Debug)]
-pub(crate) struct List<T>(Mutex<Entries<T>>);
-
-impl<T> Default for List<T> {
-    fn default() -> Self {
-        Self(Mutex::new(Entries { living: Vec::new(), gone: Totals::default() }))
-    }
-}
-
-impl<T: Record> List<T> {
-    /// Lists an object, until the answer is dropped: before the object's rings go.
-    pub(crate) fn add(self: &Arc<Self>, record: T) -> Listed<T> {
-        let record = Arc::new(record);
-        locked(&self.0).living.push(Arc::clone(&record));
-        Listed { list: Arc::clone(self), record }
-    }
-
-    fn each<V>(&self, view: impl Fn(&T) -> V) -> Vec<V> {
-        locked(&self.0).living.iter().map(|record| view(record)).collect()
-    }
-
-    fn len(&self) -> usize {
-        locked(&self.0).living.len()
-    }
-
-    fn numbers(&self) -> Vec<u64> {
-        self.each(T::number)
-    }
-
-    /// The view of the first object of that number: under the lock, as all of these, since its rings may be gone behind it.
-    fn find<V>(&self, number: u64, view: impl Fn(&T) -> V) -> Option<V> {
-        locked(&self.0).living.iter().find(|record| record.number() == number).map(|record| view(record))
-    }
-
-    fn totals(&self) -> Totals {
-        let entries = locked(&self.0);
-        let mut totals = entries.gone;
-        entries.living.iter().for_each(|record| totals.add(&record.totals()));
-        totals
-    }
-}
-
-/// A record in its list.
-#[derive(Debug)]
-pub(crate) struct Listed<T: Record> {
-    list: Arc<List<T>>,
-    record: Arc<T>,
-}
-
-impl<T: Record> Deref for Listed<T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        &self.record
-    }
-}
-
-impl<T: Record> Drop for Listed<T> {
-    fn drop(&mut self) {
-        let mut entries = locked(&self.list.0);
-        entries.gone.add(&self.record.totals());
-        entries.living.retain(|record| !Arc::ptr_eq(record, &self.record));
-    }
 }
 
 /// A queue pair.
@@ -687,67 +473,8 @@ impl ContextView {
 
 #[cfg(test)]
 mod tests {
+    use super::meter::tests::Ring;
     use super::*;
-
-    /// A ring as a test says.
-    #[derive(Default)]
-    struct Ring {
-        used: AtomicU32,
-        posted: AtomicU64,
-        looks: AtomicU32,
-    }
-
-    impl Ring {
-        fn set(&self, posted: u64, used: u32) {
-            self.posted.store(posted, Ordering::Relaxed);
-            self.used.store(used, Ordering::Relaxed);
-        }
-    }
-
-    impl Gauge for Ring {
-        fn fill(&self) -> Fill {
-            self.looks.fetch_add(1, Ordering::Relaxed);
-            let (used, posted) = (self.used.load(Ordering::Relaxed), self.posted.load(Ordering::Relaxed));
-            Fill { places: 8, used, posted }
-        }
-    }
-
-    fn told(meter: &Meter) -> (u32, u64, u64) {
-        meter.level().map_or((0, 0, 0), |level| (level.used, level.posted, level.completed))
-    }
-
-    #[test]
-    fn what_a_reset_discards_is_not_completed() {
-        let ring = Arc::new(Ring::default());
-        let meter = Meter::new(Some(ring.clone()));
-        ring.set(5, 3);
-        // Another ring, as mlx5 has it.
-        let (second, old) = (Arc::new(Ring::default()), meter.level());
-        meter.was_reset(Some(second.clone()), old);
-        assert_eq!(told(&meter), (0, 5, 2));
-        second.set(4, 3);
-        assert_eq!(told(&meter), (3, 9, 3));
-        meter.was_reset(Some(Arc::new(Ring::default())), meter.level());
-        assert_eq!(told(&meter), (0, 9, 3));
-    }
-
-    #[test]
-    fn a_ring_that_stays_goes_on_counting() {
-        // As the kernel's of rxe: it counts on, and the kernel takes what is in it out.
-        let ring = Arc::new(Ring::default());
-        let meter = Meter::new(Some(ring.clone()));
-        ring.set(5, 3);
-        let settled = meter.level();
-        ring.set(5, 0);
-        meter.was_reset(Some(ring.clone()), settled);
-        assert_eq!(told(&meter), (0, 5, 2), "posted is not counted twice, and nothing completed");
-        ring.set(9, 1);
-        assert_eq!(told(&meter), (1, 9, 5));
-        let settled = meter.level();
-        ring.set(9, 0);
-        meter.was_reset(Some(ring), settled);
-        assert_eq!(told(&meter), (0, 9, 5));
-    }
 
     #[test]
     fn objects_are_counted_and_listed_without_a_look_at_their_rings() {
