@@ -21,6 +21,7 @@ pub mod line;
 mod names;
 pub mod normal;
 mod part;
+mod queues;
 mod text;
 
 pub use text::{Explainer, title};
