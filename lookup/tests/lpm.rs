@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use pollux_lookup::lpm::{Address, Lpm, NEXT_HOP_MAX, NO_ROUTE, View};
 use pollux_lookup::{LookupError, Lpm4, Lpm6};
 use proptest::prelude::*;
+use proptest::test_runner::{RngAlgorithm, TestRng};
 
 /// What the tests do with an address of either kind.
 trait Bits: Address + Into<u128> {
@@ -138,21 +139,9 @@ proptest! {
     }
 }
 
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-}
-
 /// A reader passes once in 200 changes, additions and removals; these are published as far as they can be.
 fn lags<A: Bits>() {
-    let mut random = Random(11);
+    let mut random = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let mut table = Lpm::<A>::new(4000).expect("a table");
     let mut reader = table.reader();
     let (mut oracle, mut published) = (Oracle::<A>(BTreeMap::new()), Oracle(BTreeMap::new()));
@@ -161,7 +150,7 @@ fn lags<A: Bits>() {
         let (view, taken) = (reader.pass(), published.clone());
         let mut probes = Vec::new();
         for change in 0..200 {
-            let last = match oracle.0.keys().nth(random.next() as usize % 1000).copied() {
+            let last = match oracle.0.keys().nth(random.next_u64() as usize % 1000).copied() {
                 Some((prefix, length)) => {
                     assert_eq!(
                         table.remove(prefix, length).expect("a prefix"),
@@ -171,11 +160,11 @@ fn lags<A: Bits>() {
                 }
                 None => {
                     // Few bits that differ, so that prefixes lie in each other.
-                    let address = 0x0a << 120 | u128::from(random.next() & 0x3_83c1) << 96;
-                    let address = address | u128::from(random.next() & 0x8100_8001_0080) << 48;
-                    let length = 12 + (random.next() % u64::from(A::BITS - 11)) as u8;
+                    let address = 0x0a << 120 | u128::from(random.next_u64() & 0x3_83c1) << 96;
+                    let address = address | u128::from(random.next_u64() & 0x8100_8001_0080) << 48;
+                    let length = 12 + (random.next_u64() % u64::from(A::BITS - 11)) as u8;
                     let prefix = network(A::of(address >> (128 - A::BITS)), length);
-                    let hop = random.next() as u32 % 1000;
+                    let hop = random.next_u64() as u32 % 1000;
                     assert_eq!(
                         table.add(prefix, length, hop).expect("room"),
                         oracle.0.insert((prefix, length), hop)
