@@ -85,7 +85,11 @@ fn dpdks_script_reads_ports_pools_and_lcores() {
     let count =
         |value: &Value, name: &str| value[name].as_u64().unwrap_or_else(|| panic!("{name} in {value}"));
     assert!(count(&stats, "ipackets") > count(&first[0], "ipackets"), "it counts on: {stats}");
-    assert_eq!(count(&stats, "ibytes"), 64 * count(&stats, "ipackets"));
+    // The port is at work while it is asked: bytes that are read behind the packets belong to later bursts.
+    assert_eq!(count(&stats, "ibytes") % 64, 0, "whole frames: {stats}");
+    let later = script(base.path(), "0", &["/ethdev/stats,0"]);
+    let between = 64 * count(&first[0], "ipackets")..=64 * count(&later[0], "ipackets");
+    assert!(between.contains(&count(&stats, "ibytes")), "{between:?} of {stats}");
     assert!(count(&xstats, "rx_q0_packets") >= count(&stats, "ipackets"), "{xstats}");
     assert_eq!(xstats.get("rx_errors"), None, "zeros are hidden");
     assert_eq!(link["status"], "UP");
