@@ -40,6 +40,8 @@
 #define RING_SIZE 1024
 #define POOL_SIZE 16383
 #define POOL_CACHE 512
+/* Of a trial on one core, as in ours: its thread is just awake, and a processor takes its time to be fast again. */
+#define ROUNDS (1u << 18)
 
 #define DIE(what) \
 	do { \
@@ -59,7 +61,7 @@ static uint16_t null_port;
 #define SAME_CORE(ring, enqueue, dequeue) \
 	do { \
 		void *in[BURST], *out[BURST]; \
-		const unsigned rounds = 1u << 14; \
+		const unsigned rounds = ROUNDS; \
 		for (unsigned i = 0; i < BURST; i++) \
 			in[i] = (void *)(uintptr_t)(i + 1); \
 		uint64_t start = rte_rdtsc_precise(); \
@@ -79,7 +81,7 @@ static double pool_cache32(void)
 {
 	/* Starts at a cache line, as ours does: where the stack happens to lie is not to be measured. */
 	void *objs[BURST] __attribute__((aligned(64)));
-	const unsigned rounds = 1u << 14;
+	const unsigned rounds = ROUNDS;
 	uint64_t start = rte_rdtsc_precise();
 	for (unsigned i = 0; i < rounds; i++) {
 		if (rte_mempool_get_bulk(objects, objs, BURST))
@@ -92,7 +94,7 @@ static double pool_cache32(void)
 static double mbuf_bulk32(void)
 {
 	struct rte_mbuf *burst[BURST];
-	const unsigned rounds = 1u << 14;
+	const unsigned rounds = ROUNDS;
 	uint64_t start = rte_rdtsc_precise();
 	for (unsigned i = 0; i < rounds; i++) {
 		if (rte_pktmbuf_alloc_bulk(mbufs, burst, BURST))
@@ -104,7 +106,7 @@ static double mbuf_bulk32(void)
 
 static double mbuf_single(void)
 {
-	const unsigned rounds = 1u << 18;
+	const unsigned rounds = ROUNDS * BURST;
 	uint64_t start = rte_rdtsc_precise();
 	for (unsigned i = 0; i < rounds; i++) {
 		struct rte_mbuf *one = rte_pktmbuf_alloc(mbufs);
@@ -148,7 +150,7 @@ static inline void translate(struct rte_mbuf *m, rte_be32_t address, rte_be16_t 
 static double nat_rewrite(void)
 {
 	struct rte_mbuf *burst[BURST];
-	const unsigned rounds = 1u << 14;
+	const unsigned rounds = ROUNDS;
 	if (rte_pktmbuf_alloc_bulk(mbufs, burst, BURST))
 		DIE("mbufs");
 	for (unsigned i = 0; i < BURST; i++) {
@@ -182,7 +184,7 @@ static double nat_rewrite(void)
 static double null_rxtx32(void)
 {
 	struct rte_mbuf *burst[BURST];
-	const unsigned rounds = 1u << 14;
+	const unsigned rounds = ROUNDS;
 	uint64_t start = rte_rdtsc_precise();
 	for (unsigned i = 0; i < rounds; i++) {
 		uint16_t got = rte_eth_rx_burst(null_port, 0, burst, BURST);
@@ -345,7 +347,7 @@ static double timer_expiry_random(void) { return expire(10000, true); }
 #define ROUTES6 20000
 #define SOUGHT (1u << 16)
 #define HOT 1024
-#define LOOKUP_ROUNDS (1u << 14)
+#define LOOKUP_ROUNDS (1u << 17)
 
 /* SplitMix64 */
 static uint64_t next(uint64_t *state)

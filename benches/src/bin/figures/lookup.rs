@@ -14,7 +14,7 @@ const ROUTES6: usize = 20_000;
 /// Addresses and keys that are looked up in turn.
 const SOUGHT: usize = 1 << 16;
 const HOT: usize = 1024;
-const ROUNDS: usize = 1 << 14;
+const ROUNDS: usize = 1 << 17;
 
 /// SplitMix64.
 struct Random(u64);

@@ -16,7 +16,8 @@ use crate::{BURST, cycles, per};
 const RING: usize = 1024;
 const POOL: usize = 16_383;
 const CACHE: usize = 512;
-const ROUNDS: usize = 1 << 14;
+/// Of a trial, as in the peer's: its thread is just awake, and a processor takes its time to be fast again.
+const ROUNDS: usize = 1 << 18;
 
 /// Starts at a cache line, as the peer's array does: where the stack happens to lie is not to be measured.
 #[repr(align(64))]
