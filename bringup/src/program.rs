@@ -1,5 +1,7 @@
 //! The frame round an app's `main`: options in, one line and an exit code out.
 
+mod output_file;
+
 use std::io::Write;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,6 +13,8 @@ use pollux_eal::EalError;
 use pollux_eal::signal::StartUp;
 
 use crate::BringupError;
+
+pub use output_file::OutputFile;
 
 /// Reads the command line and runs `app` with both halves of it. Prints help, warnings and the error, each where it
 /// belongs; answers 0, 1 for what went wrong while running, 2 for what was typed wrongly.

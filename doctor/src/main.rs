@@ -1,12 +1,11 @@
 //! `doctor`: says what a machine lacks for the dataplane, why it matters, and the command that mends it.
 
-use std::fs::{File, Permissions};
 use std::io::{self, IsTerminal, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
+use pollux_bringup::program::OutputFile;
 use pollux_config::LcoreSet;
 use pollux_doctor::{CardReport, DoctorError, JsonReport, Request, Style, Survey, examine, explain};
 
@@ -112,63 +111,18 @@ fn survey(card: &str, file: Option<&Path>) -> Result<(String, ExitCode), DoctorE
     let refuse = |problem: String| DoctorError::Report { path: file.to_owned(), problem };
     let cannot = |why: io::Error| refuse(format!("cannot be written: {why}"));
     // Before the checks, which take a while.
-    let place = Place::of(file).map_err(cannot)?;
+    let place = OutputFile::at(file).map_err(cannot)?;
     let report = survey.run(|step| eprintln!("doctor: {step}"));
     if let Some(secret) = survey.told_by(&report) {
         return Err(refuse(format!(
             "was not written: it would tell '{secret}', which is a mistake of doctor's"
         )));
     }
-    place.write(&report.text()).map_err(cannot)?;
+    place.write(report.text().as_bytes()).map_err(cannot)?;
     let text = format!(
         "{}: written; `doctor --differences {}` tells where the device model differs\n",
         file.display(),
         file.display()
     );
     Ok((text, ExitCode::SUCCESS))
-}
-
-/// Where a report goes. What was there stays until the report is whole.
-enum Place {
-    /// A file, new or in the place of another one.
-    File { folder: PathBuf, path: PathBuf },
-    /// A pipe, a terminal: it cannot be replaced.
-    Stream(PathBuf),
-}
-
-impl Place {
-    /// Sees whether it can be written to, and writes nothing.
-    fn of(path: &Path) -> io::Result<Self> {
-        // Behind a link the file that it leads to is replaced, not the link.
-        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        let is_there = path.try_exists()?;
-        if is_there && !path.metadata()?.is_file() {
-            return Ok(Self::Stream(path));
-        }
-        if is_there {
-            let _may_be_written = File::options().write(true).open(&path)?;
-        }
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let _may_be_made = beside(folder)?;
-        Ok(Self::File { folder: folder.to_owned(), path })
-    }
-
-    fn write(&self, text: &str) -> io::Result<()> {
-        match self {
-            Self::File { folder, path } => {
-                let mut file = beside(folder)?;
-                file.write_all(text.as_bytes())?;
-                file.as_file().sync_all()?;
-                file.persist(path).map(drop).map_err(|kept| kept.error)
-            }
-            Self::Stream(path) => File::options().write(true).open(path)?.write_all(text.as_bytes()),
-        }
-    }
-}
-
-/// A file that is gone with its value, unless it takes its place by then.
-fn beside(folder: &Path) -> io::Result<tempfile::NamedTempFile> {
-    // As any file is made: the umask takes away.
-    let rights = Permissions::from_mode(0o666);
-    tempfile::Builder::new().prefix(".card-report-").permissions(rights).tempfile_in(folder)
 }
