@@ -34,16 +34,32 @@ pub(crate) struct LaneCounters(CachePadded<LaneCounts>);
 pub(crate) struct LaneCounts {
     /// Packets sent, of all streams.
     pub(crate) sent: Counter,
-    /// Ticks in which packets were sent.
-    pub(crate) sending: Counter,
-    /// 1 once all is sent.
-    pub(crate) ended: Counter,
 }
 
 impl std::ops::Deref for LaneCounters {
     type Target = LaneCounts;
 
     fn deref(&self) -> &LaneCounts {
+        &self.0
+    }
+}
+
+/// Of one task of a lane.
+#[derive(Debug, Default)]
+pub(crate) struct TaskCounters(CachePadded<TaskCounts>);
+
+#[derive(Debug, Default)]
+pub(crate) struct TaskCounts {
+    /// Ticks in which packets were sent.
+    pub(crate) sending: Counter,
+    /// 1 once all is sent.
+    pub(crate) ended: Counter,
+}
+
+impl std::ops::Deref for TaskCounters {
+    type Target = TaskCounts;
+
+    fn deref(&self) -> &TaskCounts {
         &self.0
     }
 }

@@ -10,7 +10,6 @@
 //! calls the system unless a driver must.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use pollux_eal::LcoreContext;
 use pollux_eal::clock::Clock;
@@ -20,24 +19,13 @@ use pollux_mempool::{BURST_MAX, Burst, MbufPool};
 use pollux_port::{RxQueue, TxQueue};
 
 use crate::answer::Answerer;
-use crate::count::{LaneCounters, SenderCounters};
+use crate::count::LaneCounters;
 use crate::frame::FCS;
-use crate::replay::Replay;
-use crate::schedule::{Pattern, Schedule};
-use crate::stamp;
-use crate::start::Start;
-use crate::stream::Stream;
-use crate::tracker::Tracker;
+use crate::schedule::Schedule;
+use crate::task::{Content, Desk, Start, Task};
 
 /// Packets received and sent at once.
 const BURST: usize = 32;
-
-/// Where packets come from.
-#[derive(Debug)]
-pub(crate) enum Content {
-    Made(Box<Stream>),
-    Replayed(Replay),
-}
 
 /// Bytes of a burst's frames, check sequences counted.
 #[cold]
@@ -45,75 +33,28 @@ fn bytes(burst: &Burst) -> u64 {
     burst.iter().map(|mbuf| u64::from(mbuf.pkt_len()) + FCS as u64).sum()
 }
 
-/// A stream and when its packets are due.
-#[derive(Debug)]
-pub(crate) struct Sender {
-    pub(crate) content: Content,
-    pub(crate) pattern: Pattern,
-    /// Packets a second; none: as many as it goes.
-    pub(crate) pps: Option<f64>,
-    /// It sends so many packets, however late.
-    pub(crate) counted: bool,
-    /// Packets that are to be made yet.
-    pub(crate) left: u64,
-    pub(crate) seed: u64,
-    pub(crate) counters: Arc<SenderCounters>,
-    /// While packets are sent.
-    pub(crate) schedule: Option<Schedule>,
-}
-
-/// Finds marks in what comes back.
-#[derive(Debug)]
-pub(crate) struct Receiver {
-    pub(crate) cookie: u32,
-    /// By the number of the stream; none: its returns are not measured.
-    pub(crate) trackers: Vec<Option<Tracker>>,
-}
-
-impl Receiver {
-    /// Measures a burst that came at `now`.
-    #[inline]
-    fn measure(&mut self, burst: &Burst, now: u64) {
-        for mbuf in burst.iter() {
-            let mark = if mbuf.is_contiguous() {
-                mbuf.data().last_chunk().and_then(|bytes| stamp::read(bytes, self.cookie))
-            } else {
-                let mut bytes = [0; stamp::BYTES];
-                let at = (mbuf.pkt_len() as usize).saturating_sub(stamp::BYTES);
-                (mbuf.read(at, &mut bytes) == stamp::BYTES)
-                    .then(|| stamp::read(&bytes, self.cookie))
-                    .flatten()
-            };
-            let Some(mark) = mark else { continue };
-            let Some(Some(tracker)) = self.trackers.get_mut(usize::from(mark.stream)) else { continue };
-            tracker.came(mark.number, stamp::since(now, mark.time));
-        }
-    }
-}
-
 /// A port's queues on one lcore, and what is sent and measured there.
 #[derive(Debug)]
 pub(crate) struct Lane {
     pub(crate) rx: RxQueue,
-    pub(crate) tx: TxQueue,
-    pub(crate) pool: MbufPool,
-    pub(crate) senders: Vec<Sender>,
-    pub(crate) receiver: Option<Receiver>,
-    pub(crate) answerer: Option<Answerer>,
-    pub(crate) counters: Arc<LaneCounters>,
-    pub(crate) start: Start,
-    /// How long packets are sent; none: until the end.
-    pub(crate) time: Option<Duration>,
-    pub(crate) has_begun: bool,
-    /// When it began, and when it ends.
-    pub(crate) begun: u64,
-    pub(crate) end: u64,
-    pub(crate) sending: bool,
+    tx: TxQueue,
+    pool: MbufPool,
+    answerer: Option<Answerer>,
+    counters: Arc<LaneCounters>,
+    start: Start,
+    desk: Desk,
+    task: Task,
+    /// Tasks that were begun.
+    tasks: u64,
+    /// When the task began, and when it ends.
+    begun: u64,
+    end: u64,
+    sending: bool,
     /// What the tx queue did not take.
-    pub(crate) held: Burst,
+    held: Burst,
     /// Whose packets these are; the next one is asked first.
-    pub(crate) turn: usize,
-    pub(crate) burst: Burst,
+    turn: usize,
+    burst: Burst,
 }
 
 impl Polled for Lane {
@@ -127,20 +68,53 @@ impl Polled for Lane {
 }
 
 impl Lane {
+    /// A lane that waits for its first task.
+    pub(crate) fn new(
+        (rx, tx): (RxQueue, TxQueue),
+        pool: MbufPool,
+        answerer: Option<Answerer>,
+        counters: Arc<LaneCounters>,
+        (start, desk): (Start, Desk),
+    ) -> Self {
+        Self {
+            rx,
+            tx,
+            pool,
+            answerer,
+            counters,
+            start,
+            desk,
+            task: Task::default(),
+            tasks: 0,
+            begun: 0,
+            end: 0,
+            sending: false,
+            held: Burst::new(),
+            turn: 0,
+            burst: Burst::new(),
+        }
+    }
+
+    /// Takes the task that was put last and begins with it.
     #[cold]
-    fn begin(&mut self, clock: &Clock, now: u64) {
-        self.has_begun = true;
-        (self.begun, self.sending) = (now, !self.senders.is_empty());
+    fn begin(&mut self, tasks: u64, clock: &Clock, now: u64) {
+        self.tasks = tasks;
+        self.desk.exchange(&mut self.task);
+        // Packets of the last task that were never taken.
+        self.held.clear();
+        self.turn = 0;
+        let Task { senders, time, counters, .. } = &mut self.task;
+        (self.begun, self.sending) = (now, !senders.is_empty());
         // Half of the counter's range, to which moments are compared: centuries.
-        self.end = now.wrapping_add(self.time.map_or(u64::MAX / 4, |time| clock.cycles(time).0));
-        for sender in &mut self.senders {
+        self.end = now.wrapping_add(time.map_or(u64::MAX / 4, |time| clock.cycles(time).0));
+        for sender in senders {
             sender.schedule = Some(Schedule::new(clock, sender.pattern, sender.pps, sender.seed, now));
             if let Content::Replayed(replay) = &mut sender.content {
                 replay.begin(now);
             }
         }
         if !self.sending {
-            self.counters.ended.add(1);
+            counters.ended.add(1);
         }
     }
 
@@ -148,15 +122,16 @@ impl Lane {
     #[cold]
     fn close(&mut self, now: u64) {
         let until = if self.is_past(now) { self.end } else { now };
-        for sender in &mut self.senders {
+        let Task { senders, counters, .. } = &mut self.task;
+        for sender in senders {
             if let Some(mut schedule) = sender.schedule.take() {
                 let rest = schedule.rest(until).min(sender.left);
                 sender.counters.offered.add(rest);
             }
         }
         self.sending = false;
-        self.counters.sending.add(until.wrapping_sub(self.begun));
-        self.counters.ended.add(1);
+        counters.sending.add(until.wrapping_sub(self.begun));
+        counters.ended.add(1);
     }
 
     /// Sends what was not taken before; whether packets moved.
@@ -165,7 +140,7 @@ impl Lane {
         let before = bytes(&self.held);
         let sent = self.tx.tx_burst(&mut self.held) as u64;
         self.counters.sent.add(sent);
-        if let Some(sender) = self.senders.get(self.turn) {
+        if let Some(sender) = self.task.senders.get(self.turn) {
             sender.counters.sent.add(sent);
             if let Content::Replayed(_) = sender.content {
                 sender.counters.bytes.add(before - bytes(&self.held));
@@ -180,10 +155,10 @@ impl Lane {
         let mut moved = false;
         // Nothing is due behind the end.
         let until = if self.is_past(now) { self.end } else { now };
-        let count = self.senders.len();
+        let count = self.task.senders.len();
         for _ in 0..count {
             self.turn = if self.turn + 1 >= count { 0 } else { self.turn + 1 };
-            let Some(sender) = self.senders.get_mut(self.turn) else { return moved };
+            let Some(sender) = self.task.senders.get_mut(self.turn) else { return moved };
             let Some(schedule) = &mut sender.schedule else { continue };
             let (due, missed) = schedule.due(until, sender.left.min(BURST as u64));
             if due + missed == 0 {
@@ -233,14 +208,15 @@ impl Lane {
 
     /// Whether nothing is left to be sent.
     fn is_done(&self, now: u64) -> bool {
-        self.is_past(now) || self.senders.iter().all(|sender| sender.left == 0) && self.held.is_empty()
+        self.is_past(now) || self.task.senders.iter().all(|sender| sender.left == 0) && self.held.is_empty()
     }
 
     #[inline(always)]
     fn step(&mut self, clock: &Clock) -> bool {
         let now = clock.now().0;
-        if !self.has_begun && self.start.is_given() {
-            self.begin(clock, now);
+        let tasks = self.start.given();
+        if tasks != self.tasks {
+            self.begin(tasks, clock, now);
         }
         let mut moved = false;
         if !self.held.is_empty() {
@@ -254,7 +230,7 @@ impl Lane {
         }
         if self.rx.rx_burst(&mut self.burst, BURST) != 0 {
             moved = true;
-            if let Some(receiver) = &mut self.receiver {
+            if let Some(receiver) = &mut self.task.receiver {
                 receiver.measure(&self.burst, clock.now().0);
             }
             if let Some(answerer) = &mut self.answerer {

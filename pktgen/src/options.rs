@@ -10,6 +10,7 @@ use crate::answer::OwnAddress;
 use crate::packet::Packet;
 use crate::rate::Rate;
 use crate::replay::ReplaySpec;
+use crate::rfc2544::options::{SIZES, SearchOptions, pause};
 use crate::schedule::Pattern;
 use crate::size::Sizes;
 use crate::spec::StreamSpec;
@@ -68,18 +69,15 @@ pub(crate) struct Options {
     /// Queues of each port, each on an lcore, among which streams are divided
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) queues: u16,
-    /// Seconds to wait for returns when all is sent, 0 to 60
-    #[arg(long, value_name = "S", default_value = "0.1", value_parser = wait)]
-    pub(crate) wait: f64,
+    /// Seconds to wait for returns when all is sent, 0 to 60 [default: 0.1; 2 with --rfc2544]
+    #[arg(long, value_name = "S", value_parser = pause)]
+    pub(crate) wait: Option<f64>,
+    #[command(flatten)]
+    pub(crate) search: SearchOptions,
     #[command(flatten)]
     pub(crate) idle: IdleOptions,
     #[command(flatten)]
     pub(crate) run: RunOptions,
-}
-
-fn wait(text: &str) -> Result<f64, String> {
-    let seconds = text.parse().ok().filter(|seconds| (0.0..=60.0).contains(seconds));
-    seconds.ok_or_else(|| "is not a time in seconds from 0 to 60".into())
 }
 
 fn speed(text: &str) -> Result<f64, String> {
@@ -96,12 +94,15 @@ impl Options {
             port: None,
             replay: self.pcap.clone().map(|path| ReplaySpec { path, speed: self.speed, loops: self.loops }),
             packets,
-            sizes: self.size.clone().unwrap_or_default(),
+            sizes: self.size.clone().unwrap_or_else(|| match self.search.rfc2544 {
+                Some(_) => Sizes(SIZES.to_vec()),
+                None => Sizes::default(),
+            }),
             rate: self.rate.unwrap_or_default(),
             pattern: self.pattern.unwrap_or_default(),
             count: self.count,
             tuple: self.tuple.clone(),
-            latency: self.latency,
+            latency: self.latency || self.search.rfc2544.is_some(),
         }
     }
 }

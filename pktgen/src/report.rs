@@ -9,8 +9,9 @@ use pollux_kit::{Counts, Latency, Report};
 use serde::Serialize;
 
 use crate::answer::{AnswerCounters, Answers};
-use crate::count::{LaneCounters, SenderCounters};
+use crate::count::{SenderCounters, TaskCounters};
 use crate::rate::GAP;
+use crate::rfc2544;
 use crate::stream::turn_bytes;
 use crate::tracker::{ReturnCounters, Returns};
 
@@ -20,7 +21,7 @@ pub(crate) struct Part {
     pub(crate) counters: Arc<SenderCounters>,
     /// Bytes of its packets: see [`turn_bytes`].
     pub(crate) bytes_until: Box<[u64]>,
-    pub(crate) lane: Arc<LaneCounters>,
+    pub(crate) task: Arc<TaskCounters>,
     /// On each lcore that receives.
     pub(crate) returns: Vec<(Arc<ReturnCounters>, Histogram)>,
 }
@@ -74,14 +75,14 @@ pub(crate) struct StreamReport {
 
 impl Reported {
     pub(crate) fn read(&self, clock: Clock) -> StreamReport {
-        let sum = |count: &dyn Fn(&Part) -> u64| self.parts.iter().map(count).sum::<u64>();
+        let sum = |count: fn(&Part) -> u64| self.parts.iter().map(count).sum::<u64>();
         // Returns first: what is sent meanwhile is not lost.
         let returned = self.latency.then(|| self.returned());
-        let sent = sum(&|part| part.counters.sent.get());
+        let sent = self.sent();
         let bytes =
-            sum(&|part| turn_bytes(&part.bytes_until, part.counters.sent.get()) + part.counters.bytes.get());
-        let offered = self.paced.then(|| sum(&|part| part.counters.offered.get()));
-        let ticks = self.parts.iter().map(|part| part.lane.sending.get()).max().unwrap_or(0);
+            sum(|part| turn_bytes(&part.bytes_until, part.counters.sent.get()) + part.counters.bytes.get());
+        let offered = self.paced.then(|| self.offered());
+        let ticks = self.parts.iter().map(|part| part.task.sending.get()).max().unwrap_or(0);
         let seconds = ticks as f64 / clock.hz() as f64;
         let per_second = |count: f64| if seconds > 0.0 { round(count / seconds, 1e3) } else { 0.0 };
         StreamReport {
@@ -110,7 +111,18 @@ impl Reported {
         }
     }
 
-    fn returned(&self) -> (Returns, histogram::Counts) {
+    /// Packets that were sent.
+    pub(crate) fn sent(&self) -> u64 {
+        self.parts.iter().map(|part| part.counters.sent.get()).sum()
+    }
+
+    /// Packets that were due by the rate.
+    pub(crate) fn offered(&self) -> u64 {
+        self.parts.iter().map(|part| part.counters.offered.get()).sum()
+    }
+
+    /// What came back, and the ticks that each packet took.
+    pub(crate) fn returned(&self) -> (Returns, histogram::Counts) {
         let (mut sum, mut latency) = (Returns::default(), histogram::Counts::default());
         for (counters, histogram) in self.parts.iter().flat_map(|part| &part.returns) {
             let one = counters.read();
@@ -175,7 +187,9 @@ pub(crate) fn table(streams: &[StreamReport], ports: &[PortAnswers]) -> String {
             rate(stream.layer1_bits_per_second / 1e9),
         ]);
     }
-    align(&mut text, &rows, 1);
+    if rows.len() > 1 {
+        align(&mut text, &rows, 1);
+    }
     let head = [
         "returns of",
         "port",
@@ -235,10 +249,18 @@ struct Whole<'a> {
     report: Report<'a>,
     streams: &'a [StreamReport],
     answers: &'a [PortAnswers],
+    /// Where its tests were made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rfc2544: Option<&'a rfc2544::Report>,
 }
 
 /// One line of JSON.
-pub(crate) fn json(counts: &Counts, streams: &[StreamReport], answers: &[PortAnswers]) -> String {
-    let whole = Whole { report: Report::new("pktgen", counts), streams, answers };
+pub(crate) fn json(
+    counts: &Counts,
+    streams: &[StreamReport],
+    answers: &[PortAnswers],
+    rfc2544: Option<&rfc2544::Report>,
+) -> String {
+    let whole = Whole { report: Report::new("pktgen", counts), streams, answers, rfc2544 };
     serde_json::to_string(&whole).expect("plain numbers and texts have a JSON form")
 }

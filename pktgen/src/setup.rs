@@ -9,13 +9,13 @@ use std::time::Duration;
 use pollux_bringup::{Bringup, BringupError, Needs, PoolOptions, PortRequest};
 use pollux_eal::lcore::LcoreId;
 use pollux_kit::Counted;
-use pollux_mempool::{Burst, MbufPool};
+use pollux_mempool::MbufPool;
 use pollux_port::{MacAddress, PortId, Queues};
 
 use crate::answer::{AnswerCounters, Answerer};
-use crate::count::{LaneCounters, SenderCounters};
+use crate::count::{LaneCounters, SenderCounters, TaskCounters};
 use crate::frame::FCS;
-use crate::lane::{Content, Lane, Lanes, Receiver, Sender};
+use crate::lane::{Lane, Lanes};
 use crate::options::Options;
 use crate::profile::{Placed, Profile};
 use crate::rate::Rate;
@@ -24,8 +24,8 @@ use crate::report::{Part, Reported};
 use crate::size::SIZE_MAX;
 use crate::source::spread;
 use crate::spec::StreamSpec;
-use crate::start::Start;
 use crate::stream::{Marking, Replica, Stream};
+use crate::task::{Content, Desk, Receiver, Sender, Start, Task};
 use crate::tracker::Tracker;
 
 /// The most copies of streams on all queues: their numbers have 16 bits, and each has a table of returns on each lcore.
@@ -67,33 +67,41 @@ struct Placement<'a> {
     port: PortId,
 }
 
+/// A port of that number, which `what` names.
+fn existing(what: &str, port: u16, names: &[String]) -> Result<PortId, BringupError> {
+    if usize::from(port) < names.len() {
+        return Ok(PortId(port));
+    }
+    let there = listed(names);
+    Err(BringupError::Usage(format!("{what} names port {port}, which does not exist; ports: {there}")))
+}
+
+/// The ports that send streams that name none.
+fn usual(options: &Options, names: &[String]) -> Result<Vec<PortId>, BringupError> {
+    match options.portmask {
+        Some(mask) => mask.ports().map(|port| existing("-p", port, names)).collect(),
+        None => Ok(vec![PortId(0)]),
+    }
+}
+
 /// Which port sends which stream.
 fn placements<'a>(
     specs: &'a [StreamSpec],
-    options: &Options,
+    usual: &[PortId],
+    queues: usize,
     names: &[String],
 ) -> Result<Vec<Placement<'a>>, BringupError> {
-    let exists = |what: &str, port: u16| {
-        if usize::from(port) < names.len() {
-            return Ok(PortId(port));
-        }
-        let there = listed(names);
-        Err(BringupError::Usage(format!("{what} names port {port}, which does not exist; ports: {there}")))
-    };
-    let usual: Vec<PortId> = match options.portmask {
-        Some(mask) => mask.ports().map(|port| exists("-p", port)).collect::<Result<_, _>>()?,
-        None => vec![PortId(0)],
-    };
     let mut all = Vec::new();
     for spec in specs {
         match spec.port {
             Some(port) => {
-                all.push(Placement { spec, port: exists(&format!("stream '{}'", spec.name), port)? })
+                let port = existing(&format!("stream '{}'", spec.name), port, names)?;
+                all.push(Placement { spec, port });
             }
             None => all.extend(usual.iter().map(|port| Placement { spec, port: *port })),
         }
     }
-    let copies = all.len() * usize::from(options.queues);
+    let copies = all.len() * queues;
     if copies > COPIES_MAX {
         let why = format!("{copies} streams on all ports and queues are too many: at most {COPIES_MAX}");
         return Err(BringupError::Usage(why));
@@ -101,142 +109,179 @@ fn placements<'a>(
     Ok(all)
 }
 
-/// All that runs, ready to be launched.
-pub(crate) struct Ready {
-    pub(crate) lanes: Vec<(LcoreId, Lanes)>,
-    pub(crate) counted: Vec<Counted>,
-    pub(crate) counters: Vec<Arc<LaneCounters>>,
-    pub(crate) streams: Vec<Reported>,
-    /// By port.
-    pub(crate) answers: Vec<(u16, Arc<AnswerCounters>)>,
-    pub(crate) start: Start,
-    pub(crate) feeders: Vec<Feeder>,
+/// The ports and lanes of a run, for which tasks are made.
+#[derive(Debug)]
+pub(crate) struct Rig {
+    names: Vec<String>,
+    macs: Vec<MacAddress>,
+    /// Of each port, in Mbit/s.
+    pub(crate) speeds: Vec<Option<u32>>,
+    /// Ports that send streams that name none.
+    pub(crate) usual: Vec<PortId>,
+    queues: usize,
+    seed: u64,
+    pool: MbufPool,
+    start: Start,
+    /// By port and queue.
+    desks: Vec<Desk>,
 }
 
-/// Starts the ports and divides streams and queues among lcores.
-pub(crate) fn ready(
-    bringup: &mut Bringup,
-    options: &Options,
-    specs: &[StreamSpec],
-) -> Result<Ready, BringupError> {
-    let ids: Vec<PortId> = bringup.ports.iter_all().map(pollux_port::Port::id).collect();
-    let names: Vec<String> = bringup.ports.iter_all().map(|port| port.name().to_owned()).collect();
-    let placements = placements(specs, options, &names)?;
-    if let Some(own) = options.ip.iter().find(|own| usize::from(own.port) >= ids.len()) {
-        let why = format!("--ip names port {}, which does not exist; ports: {}", own.port, listed(&names));
-        return Err(BringupError::Usage(why));
-    }
-    let lcores = bringup.eal.lcores().dataplane();
-    let queues = usize::from(options.queues);
-    let used = lcores.len().min(ids.len() * queues);
-    let (mut ports, pool) = bringup.start_ports(&ids, &request(options, specs, used))?;
+/// What is launched beside it.
+pub(crate) struct Launch {
+    pub(crate) lanes: Vec<(LcoreId, Lanes)>,
+    pub(crate) counted: Vec<Counted>,
+    /// By port.
+    pub(crate) answers: Vec<(u16, Arc<AnswerCounters>)>,
+}
 
-    let mut macs = Vec::new();
-    for id in &ids {
-        macs.push(bringup.mac(*id)?);
-    }
-    let speed =
-        |bringup: &mut Bringup, id: PortId| bringup.ports.get_mut(id).and_then(|port| port.link().speed_mbps);
-    let cookie = RandomState::new().build_hasher().finish() as u32;
-    let start = Start::default();
-    let counters: Vec<Arc<LaneCounters>> = (0..ids.len() * queues).map(|_| Arc::default()).collect();
-    let mut senders: Vec<Vec<Sender>> = counters.iter().map(|_| Vec::new()).collect();
-    let mut streams = Vec::new();
-    // Those whose returns are measured, by number.
-    let (mut measured, mut feeders) = (Vec::new(), Vec::new());
-    for (order, Placement { spec, port }) in placements.iter().enumerate() {
-        let place = ids.iter().position(|id| id == port).unwrap_or(0);
-        let at = format!("stream '{}'", spec.name);
-        let pps = spec.rate.packets_per_second(spec.sizes.mean(), speed(bringup, *port));
-        let pps = pps.map_err(|why| BringupError::Usage(format!("{at} at port {}: {why}", port.0)))?;
-        let mut parts = Vec::new();
-        for queue in 0..queues {
-            let lane = place * queues + queue;
-            let number = measured.len();
-            measured.push(spec.latency);
-            let marking = spec.latency.then_some(Marking { cookie, stream: number as u16 });
-            let seed = spread(options.seed, (order * queues + queue) as u64);
-            let copy = Replica { number: queue as u64, of: queues as u64, seed };
-            let (content, bytes_until) = if let Some(wanted) = &spec.replay {
-                let (replay, feeder) = open_replay(bringup, wanted, &spec.name)?;
-                feeders.push(feeder);
-                (Content::Replayed(replay), Box::default())
-            } else {
-                let stream = Stream::new(spec, macs[place], copy, marking)
-                    .map_err(|why| BringupError::Usage(format!("{at} {why}")))?;
-                check_room(&stream, &pool, &at)?;
-                let bytes_until = stream.bytes_until();
-                (Content::Made(Box::new(stream)), bytes_until)
-            };
-            let part = Arc::<SenderCounters>::default();
-            parts.push(Part {
-                counters: Arc::clone(&part),
-                bytes_until,
-                lane: Arc::clone(&counters[lane]),
-                returns: Vec::new(),
-            });
-            senders[lane].push(Sender {
-                content,
-                pattern: spec.pattern,
-                pps: pps.map(|pps| pps / queues as f64),
-                counted: spec.count.is_some(),
-                left: spec.count.map_or(u64::MAX, |count| share(count, queue, queues)),
-                seed,
-                counters: part,
-                schedule: None,
-            });
+/// Tasks for all lanes, and what they come to.
+pub(crate) struct Tasks {
+    lanes: Vec<Task>,
+    streams: Vec<Reported>,
+}
+
+impl Rig {
+    /// Starts the ports and divides their queues among lcores.
+    pub(crate) fn start(
+        bringup: &mut Bringup,
+        options: &Options,
+        specs: &[StreamSpec],
+    ) -> Result<(Self, Launch), BringupError> {
+        let ids: Vec<PortId> = bringup.ports.iter_all().map(pollux_port::Port::id).collect();
+        let names: Vec<String> = bringup.ports.iter_all().map(|port| port.name().to_owned()).collect();
+        let usual = usual(options, &names)?;
+        placements(specs, &usual, options.queues.into(), &names)?;
+        if let Some(own) = options.ip.iter().find(|own| usize::from(own.port) >= ids.len()) {
+            let why =
+                format!("--ip names port {}, which does not exist; ports: {}", own.port, listed(&names));
+            return Err(BringupError::Usage(why));
         }
-        let (name, paced) = (spec.name.clone(), pps.is_some());
-        let replayed = spec.replay.is_some();
-        streams.push(Reported { name, port: port.0, paced, replayed, latency: spec.latency, parts });
+        let lcores = bringup.eal.lcores().dataplane();
+        let queues = usize::from(options.queues);
+        let used = lcores.len().min(ids.len() * queues);
+        let (mut ports, pool) = bringup.start_ports(&ids, &request(options, specs, used))?;
+
+        let (mut macs, mut speeds) = (Vec::new(), Vec::new());
+        for id in &ids {
+            macs.push(bringup.mac(*id)?);
+            speeds.push(bringup.ports.get_mut(*id).and_then(|port| port.link().speed_mbps));
+        }
+        let rig = Self {
+            names,
+            macs,
+            speeds,
+            usual,
+            queues,
+            seed: options.seed,
+            pool,
+            start: Start::default(),
+            desks: (0..ids.len() * queues).map(|_| Desk::default()).collect(),
+        };
+        let mut lanes: BTreeMap<usize, Vec<Lane>> = BTreeMap::new();
+        let (mut counted, mut answers) = (Vec::new(), Vec::new());
+        let all = ports.drain(..).flat_map(|Queues { rx, tx }| rx.into_iter().zip(tx));
+        for (number, (rx, tx)) in all.enumerate() {
+            let lcore = number % used.max(1);
+            let (from, queue) = (rx.port(), rx.queue());
+            let counters = Arc::<LaneCounters>::default();
+            counted.push(Counted { from, queue, to: from, lcore: lcores[lcore], counters: counters.clone() });
+            let own = options.ip.iter().filter(|own| own.port == from.0).map(|own| own.address);
+            let own: Vec<IpAddr> = own.collect();
+            let answerer = (!own.is_empty()).then(|| {
+                let counters: Arc<AnswerCounters> = Arc::default();
+                answers.push((from.0, Arc::clone(&counters)));
+                Answerer::new(rig.macs[number / queues], &own, counters)
+            });
+            let told = (rig.start.clone(), rig.desks[number].clone());
+            let lane = Lane::new((rx, tx), rig.pool.clone(), answerer, counters, told);
+            lanes.entry(lcore).or_default().push(lane);
+        }
+        let lanes = lanes.into_iter().map(|(place, lanes)| (lcores[place], Lanes(lanes))).collect();
+        Ok((rig, Launch { lanes, counted, answers }))
     }
 
-    let mut lanes: BTreeMap<usize, Vec<Lane>> = BTreeMap::new();
-    let (mut counted, mut answers) = (Vec::new(), Vec::new());
-    let all = ports.drain(..).flat_map(|Queues { rx, tx }| rx.into_iter().zip(tx));
-    for (number, ((rx, tx), senders)) in all.zip(senders).enumerate() {
-        let lcore = number % used.max(1);
-        let (from, queue) = (rx.port(), rx.queue());
-        let lane_counters = Arc::clone(&counters[number]);
-        counted.push(Counted {
-            from,
-            queue,
-            to: from,
-            lcore: lcores[lcore],
-            counters: lane_counters.clone(),
-        });
-        let own = options.ip.iter().filter(|own| own.port == from.0).map(|own| own.address);
-        let own: Vec<IpAddr> = own.collect();
-        let answerer = (!own.is_empty()).then(|| {
-            let counters: Arc<AnswerCounters> = Arc::default();
-            answers.push((from.0, Arc::clone(&counters)));
-            Answerer::new(macs[number / queues], &own, counters)
-        });
-        lanes.entry(lcore).or_default().push(Lane {
-            rx,
-            tx,
-            pool: pool.clone(),
-            senders,
-            receiver: receiver(cookie, &measured, &mut streams),
-            answerer,
-            counters: lane_counters,
-            start: start.clone(),
-            time: options.run.duration.map(Duration::from_secs_f64),
-            has_begun: false,
-            begun: 0,
-            end: 0,
-            sending: false,
-            held: Burst::new(),
-            turn: 0,
-            burst: Burst::new(),
-        });
+    /// Makes tasks that send these streams for so long; `open` opens the capture files among them.
+    pub(crate) fn tasks(
+        &self,
+        specs: &[StreamSpec],
+        time: Option<Duration>,
+        mut open: impl FnMut(&ReplaySpec, &str) -> Result<Replay, BringupError>,
+    ) -> Result<Tasks, BringupError> {
+        // Others at each task, so that what comes late of the last one is not taken for the next one's.
+        let cookie = RandomState::new().build_hasher().finish() as u32;
+        let task = |_| Task { time, ..Task::default() };
+        let mut lanes: Vec<Task> = (0..self.desks.len()).map(task).collect();
+        let mut streams = Vec::new();
+        // Those whose returns are measured, by number.
+        let mut measured = Vec::new();
+        let placements = placements(specs, &self.usual, self.queues, &self.names)?;
+        for (order, Placement { spec, port }) in placements.into_iter().enumerate() {
+            let place = usize::from(port.0);
+            let at = format!("stream '{}'", spec.name);
+            let pps = spec.rate.packets_per_second(spec.sizes.mean(), self.speeds[place]);
+            let pps = pps.map_err(|why| BringupError::Usage(format!("{at} at port {}: {why}", port.0)))?;
+            let mut parts = Vec::new();
+            for queue in 0..self.queues {
+                let number = measured.len();
+                measured.push(spec.latency);
+                let marking = spec.latency.then_some(Marking { cookie, stream: number as u16 });
+                let seed = spread(self.seed, (order * self.queues + queue) as u64);
+                let copy = Replica { number: queue as u64, of: self.queues as u64, seed };
+                let (content, bytes_until) = if let Some(wanted) = &spec.replay {
+                    (Content::Replayed(open(wanted, &spec.name)?), Box::default())
+                } else {
+                    let stream = Stream::new(spec, self.macs[place], copy, marking)
+                        .map_err(|why| BringupError::Usage(format!("{at} {why}")))?;
+                    check_room(&stream, &self.pool, &at)?;
+                    let bytes_until = stream.bytes_until();
+                    (Content::Made(Box::new(stream)), bytes_until)
+                };
+                let lane = &mut lanes[place * self.queues + queue];
+                let counters = Arc::<SenderCounters>::default();
+                parts.push(Part {
+                    counters: Arc::clone(&counters),
+                    bytes_until,
+                    task: Arc::clone(&lane.counters),
+                    returns: Vec::new(),
+                });
+                lane.senders.push(Sender {
+                    content,
+                    pattern: spec.pattern,
+                    pps: pps.map(|pps| pps / self.queues as f64),
+                    counted: spec.count.is_some(),
+                    left: spec.count.map_or(u64::MAX, |count| share(count, queue, self.queues)),
+                    seed,
+                    counters,
+                    schedule: None,
+                });
+            }
+            let (name, paced) = (spec.name.clone(), pps.is_some());
+            let replayed = spec.replay.is_some();
+            streams.push(Reported { name, port: port.0, paced, replayed, latency: spec.latency, parts });
+        }
+        for lane in &mut lanes {
+            lane.receiver = receiver(cookie, &measured, &mut streams);
+        }
+        Ok(Tasks { lanes, streams })
     }
-    let lanes = lanes.into_iter().map(|(place, lanes)| (lcores[place], Lanes(lanes))).collect();
-    Ok(Ready { lanes, counted, counters, streams, answers, start, feeders })
+
+    /// Has all lanes begin with their tasks, when those of before have ended; what is counted.
+    pub(crate) fn begin(&self, tasks: Tasks) -> (Vec<Reported>, Vec<Arc<TaskCounters>>) {
+        let counters = tasks.lanes.iter().map(|task| Arc::clone(&task.counters)).collect();
+        for (desk, task) in self.desks.iter().zip(tasks.lanes) {
+            desk.put(task);
+        }
+        self.start.give();
+        (tasks.streams, counters)
+    }
 }
 
 /// Begins to read a capture file, into mbufs of its own, which hold jumbo frames.
-fn open_replay(bringup: &Bringup, wanted: &ReplaySpec, name: &str) -> Result<(Replay, Feeder), BringupError> {
+pub(crate) fn open_replay(
+    bringup: &Bringup,
+    wanted: &ReplaySpec,
+    name: &str,
+) -> Result<(Replay, Feeder), BringupError> {
     const ROOM: u16 = pollux_mempool::HEADROOM as u16 + SIZE_MAX;
     let pool = Needs::for_lcores(1).pool_of(bringup.eal.memory(), MBUFS, ROOM, PoolOptions::default())?;
     let started = replay::start(wanted, name, pool, &bringup.eal);

@@ -1,20 +1,119 @@
-//! Has all lcores begin at once, when the last of them has been launched.
+//! What lanes are told to do: one task after the other, which all of them begin at once.
+//!
+//! ```text
+//!   control thread: Desk::put, for each lane ── Start::give       lane: Start::given changed ── Desk::exchange ── begins
+//! ```
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
+use pollux_mempool::Burst;
 
-/// Whether it is time. Clones are the same.
+use crate::count::{SenderCounters, TaskCounters};
+use crate::replay::Replay;
+use crate::schedule::{Pattern, Schedule};
+use crate::stamp;
+use crate::stream::Stream;
+use crate::tracker::Tracker;
+
+/// Where packets come from.
+#[derive(Debug)]
+pub(crate) enum Content {
+    Made(Box<Stream>),
+    Replayed(Replay),
+}
+
+/// A stream and when its packets are due.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    pub(crate) content: Content,
+    pub(crate) pattern: Pattern,
+    /// Packets a second; none: as many as it goes.
+    pub(crate) pps: Option<f64>,
+    /// It sends so many packets, however late.
+    pub(crate) counted: bool,
+    /// Packets that are to be made yet.
+    pub(crate) left: u64,
+    pub(crate) seed: u64,
+    pub(crate) counters: Arc<SenderCounters>,
+    /// While packets are sent.
+    pub(crate) schedule: Option<Schedule>,
+}
+
+/// Finds marks in what comes back.
+#[derive(Debug)]
+pub(crate) struct Receiver {
+    pub(crate) cookie: u32,
+    /// By the number of the stream; none: its returns are not measured.
+    pub(crate) trackers: Vec<Option<Tracker>>,
+}
+
+impl Receiver {
+    /// Measures a burst that came at `now`.
+    #[inline]
+    pub(crate) fn measure(&mut self, burst: &Burst, now: u64) {
+        for mbuf in burst.iter() {
+            let mark = if mbuf.is_contiguous() {
+                mbuf.data().last_chunk().and_then(|bytes| stamp::read(bytes, self.cookie))
+            } else {
+                let mut bytes = [0; stamp::BYTES];
+                let at = (mbuf.pkt_len() as usize).saturating_sub(stamp::BYTES);
+                (mbuf.read(at, &mut bytes) == stamp::BYTES)
+                    .then(|| stamp::read(&bytes, self.cookie))
+                    .flatten()
+            };
+            let Some(mark) = mark else { continue };
+            let Some(Some(tracker)) = self.trackers.get_mut(usize::from(mark.stream)) else { continue };
+            tracker.came(mark.number, stamp::since(now, mark.time));
+        }
+    }
+}
+
+/// What one lane sends and measures.
+#[derive(Debug, Default)]
+pub(crate) struct Task {
+    pub(crate) senders: Vec<Sender>,
+    pub(crate) receiver: Option<Receiver>,
+    /// How long packets are sent; none: until the end.
+    pub(crate) time: Option<Duration>,
+    pub(crate) counters: Arc<TaskCounters>,
+}
+
+/// Where a lane finds its next task. Clones are the same.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Start(Arc<CachePadded<AtomicBool>>);
+pub(crate) struct Desk(Arc<Mutex<Task>>);
+
+impl Desk {
+    /// Puts a task there before the start is given. What lay there is one that has ended.
+    pub(crate) fn put(&self, task: Task) {
+        // It is freed here, and not while the desk is locked.
+        drop(self.swap(task));
+    }
+
+    /// For the lane, once the start is given: takes the task, and leaves the one that has ended, so that nothing is freed there. The lock is
+    /// free: nobody puts a task until this one has ended.
+    pub(crate) fn exchange(&self, task: &mut Task) {
+        *task = self.swap(std::mem::take(task));
+    }
+
+    fn swap(&self, task: Task) -> Task {
+        std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), task)
+    }
+}
+
+/// How many tasks have begun: a lane that has taken fewer takes the next one. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Start(Arc<CachePadded<AtomicU64>>);
 
 impl Start {
     pub(crate) fn give(&self) {
-        self.0.store(true, Ordering::Release);
+        // Pairs with `given`: the tasks lie there.
+        self.0.fetch_add(1, Ordering::Release);
     }
 
-    pub(crate) fn is_given(&self) -> bool {
+    pub(crate) fn given(&self) -> u64 {
         self.0.load(Ordering::Acquire)
     }
 }

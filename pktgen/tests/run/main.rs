@@ -1,5 +1,7 @@
 //! pktgen as a user runs it: counts, rates, returns and their loss, the report, mistakes.
 
+mod rfc2544;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
