@@ -17,7 +17,8 @@ impl Wait {
     const TURNS: u32 = 32;
 
     /// Between two looks, some 40 to 140 cycles each, by processor. A look takes the line away from the thread that is about to store
-    /// to it: with one pause `ring_mpmc_two32` takes half as long again on AMD family 19h, with three or more looks come late.
+    /// to it: with one pause `ring_mpmc_two32` takes half as long again on AMD family 19h, with three it takes as long, with four a sixth more. On Intel's
+    /// processors, whose pauses are longer, two were not measured.
     #[cfg(not(loom))]
     const PAUSES: u32 = 2;
 

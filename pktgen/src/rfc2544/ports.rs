@@ -18,7 +18,7 @@ use crate::spec::StreamSpec;
 /// How often the end of a trial is looked for.
 const LOOK: Duration = Duration::from_millis(5);
 /// A burst that the ports have not taken by then has not been sent back to back.
-const BURST_MAX: Duration = Duration::from_secs(20);
+const BURST_PATIENCE: Duration = Duration::from_secs(20);
 
 /// Sends the frames of a stream by the lanes of a rig.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ impl PortTester {
             latency: true,
             ..self.spec.clone()
         };
-        let time = if trial.count.is_some() { BURST_MAX } else { self.pauses.trial };
+        let time = if trial.count.is_some() { BURST_PATIENCE } else { self.pauses.trial };
         let tasks = self.rig.tasks(&[spec], Some(time), |path, _| {
             Err(BringupError::Usage(format!("{}: no file is replayed in a trial", path.path.display())))
         })?;
