@@ -23,6 +23,14 @@ pub(crate) struct Stamp {
     pub(crate) number: u32,
 }
 
+impl Stamp {
+    /// What the packet that is so many behind it says, if both were sent at once.
+    #[inline(always)]
+    pub(crate) fn followed_by(self, count: u32) -> Self {
+        Self { number: self.number.wrapping_add(count), ..self }
+    }
+}
+
 /// Its two words.
 #[inline(always)]
 pub(crate) fn words(cookie: u32, stream: u16, time: u64, number: u64) -> (u64, u64) {

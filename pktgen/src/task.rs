@@ -14,7 +14,7 @@ use pollux_mempool::Burst;
 use crate::count::{SenderCounters, TaskCounters};
 use crate::replay::Replay;
 use crate::schedule::{Pattern, Schedule};
-use crate::stamp;
+use crate::stamp::{self, Stamp};
 use crate::stream::Stream;
 use crate::tracker::Tracker;
 
@@ -51,9 +51,10 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    /// Measures a burst that came at `now`.
+    /// Measures a burst that came at `now`. Packets that were sent in one burst mostly come in one: they are counted together.
     #[inline]
     pub(crate) fn measure(&mut self, burst: &Burst, now: u64) {
+        let mut run: Option<(Stamp, u32)> = None;
         for mbuf in burst.iter() {
             let mark = if mbuf.is_contiguous() {
                 mbuf.data().last_chunk().and_then(|bytes| stamp::read(bytes, self.cookie))
@@ -65,8 +66,24 @@ impl Receiver {
                     .flatten()
             };
             let Some(mark) = mark else { continue };
-            let Some(Some(tracker)) = self.trackers.get_mut(usize::from(mark.stream)) else { continue };
-            tracker.came(mark.number, stamp::since(now, mark.time));
+            match &mut run {
+                Some((first, count)) if mark == first.followed_by(*count) => *count += 1,
+                _ => {
+                    if let Some((first, count)) = run.replace((mark, 1)) {
+                        self.came(first, count, now);
+                    }
+                }
+            }
+        }
+        if let Some((first, count)) = run {
+            self.came(first, count, now);
+        }
+    }
+
+    #[inline]
+    fn came(&mut self, first: Stamp, count: u32, now: u64) {
+        if let Some(Some(tracker)) = self.trackers.get_mut(usize::from(first.stream)) {
+            tracker.came_together(first.number, count, stamp::since(now, first.time));
         }
     }
 }

@@ -91,6 +91,27 @@ impl Tracker {
         self.recorder.record(ticks);
     }
 
+    /// Packets came together, with numbers that follow each other, all of them on their way for so many ticks: as one after the other, and in
+    /// the usual case at the cost of one.
+    #[inline]
+    pub(crate) fn came_together(&mut self, first: u32, count: u32, ticks: u64) {
+        if first != self.next as u32 {
+            for number in 0..count {
+                self.came(first.wrapping_add(number), ticks);
+            }
+            return;
+        }
+        let end = self.next + u64::from(count);
+        while self.next < end {
+            let (word, bit) = (self.next as usize / 64 % WORDS, self.next % 64);
+            let bits = (end - self.next).min(64 - bit);
+            self.seen[word] |= u64::MAX >> (64 - bits) << bit;
+            self.next += bits;
+        }
+        self.counters.0.received.add(count.into());
+        self.recorder.record_many(ticks, count.into());
+    }
+
     /// Numbers that have not come yet.
     #[cold]
     fn skip(&mut self, count: u64) {
@@ -141,6 +162,26 @@ mod tests {
     }
 
     proptest! {
+        /// Whether packets come together or one by one.
+        #[test]
+        fn runs_count_as_their_packets(runs in prop::collection::vec((0u32..3000, 1u32..200), 0..40), start in prop_oneof![Just(0), Just(u64::from(u32::MAX) - 5_000)]) {
+            let [mut together, mut single] = [Tracker::new(), Tracker::new()];
+            for tracker in [&mut together.0, &mut single.0] {
+                tracker.next = start;
+            }
+            let mut next = start as u32;
+            for (back, count) in runs {
+                // Often where the last one ended.
+                let first = if back % 2 == 0 { next } else { next.wrapping_sub(back) };
+                together.0.came_together(first, count, 9);
+                (0..count).for_each(|number| single.0.came(first.wrapping_add(number), 9));
+                next = first.wrapping_add(count);
+            }
+            prop_assert_eq!(together.1.read(), single.1.read());
+            prop_assert_eq!((together.0.next, together.0.seen), (single.0.next, single.0.seen));
+            prop_assert_eq!(together.2.counts(), single.2.counts());
+        }
+
         /// Against a set of all numbers.
         #[test]
         fn counts_are_those_of_a_set(numbers in prop::collection::vec(0u32..60_000, 0..300)) {
