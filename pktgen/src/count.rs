@@ -1,12 +1,13 @@
 //! What is counted: of each stream on each lcore, and of each lcore.
 
+use std::sync::Arc;
+
 use crossbeam_utils::CachePadded;
 use pollux_eal::counter::Counter;
 use pollux_kit::StreamCounters;
 
 /// Of a stream on one lcore, which writes them.
-#[derive(Debug, Default)]
-pub(crate) struct SenderCounters(CachePadded<SenderCounts>);
+pub(crate) type SenderCounters = CachePadded<SenderCounts>;
 
 #[derive(Debug, Default)]
 pub(crate) struct SenderCounts {
@@ -16,14 +17,6 @@ pub(crate) struct SenderCounts {
     pub(crate) bytes: Counter,
     /// Packets that were due by the rate, sent or not.
     pub(crate) offered: Counter,
-}
-
-impl std::ops::Deref for SenderCounters {
-    type Target = SenderCounts;
-
-    fn deref(&self) -> &SenderCounts {
-        &self.0
-    }
 }
 
 /// Of one lcore's part in one port.
@@ -45,8 +38,7 @@ impl std::ops::Deref for LaneCounters {
 }
 
 /// Of one task of a lane.
-#[derive(Debug, Default)]
-pub(crate) struct TaskCounters(CachePadded<TaskCounts>);
+pub(crate) type TaskCounters = CachePadded<TaskCounts>;
 
 #[derive(Debug, Default)]
 pub(crate) struct TaskCounts {
@@ -56,12 +48,9 @@ pub(crate) struct TaskCounts {
     pub(crate) ended: Counter,
 }
 
-impl std::ops::Deref for TaskCounters {
-    type Target = TaskCounts;
-
-    fn deref(&self) -> &TaskCounts {
-        &self.0
-    }
+/// Whether all lanes have sent what these tasks of theirs had.
+pub(crate) fn has_ended(tasks: &[Arc<TaskCounters>]) -> bool {
+    tasks.iter().all(|task| task.ended.get() > 0)
 }
 
 /// Nothing is let go: what the port does not take is sent later, and what was due and not sent is told by the stream.

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! From the bottom: `layer`, `value`, `packet` (what can be typed), `frame` (one packet laid out), `window`, `source`, `edit` (a field that
-//! varies), `shape`, `stream` (packets in bursts); `rate`, `schedule`; `stamp`, `tracker`; `replay`; `answer`; `lane`, `task`; `profile`, `options`, `setup`; `rfc2544`.
+//! varies), `shape`, `stream` (packets in bursts); `rate`, `schedule`; `stamp`, `tracker`; `replay`; `answer`; `lane`, `task`; `profile`, `options`, `setup`; `rfc2544`; `job`.
 
 #![forbid(unsafe_code)]
 
@@ -16,6 +16,7 @@ mod answer;
 mod count;
 mod edit;
 mod frame;
+mod job;
 mod lane;
 mod layer;
 mod options;
@@ -40,8 +41,6 @@ mod window;
 
 use std::os::fd::AsFd;
 use std::process::ExitCode;
-use std::sync::mpsc;
-use std::time::{Duration, Instant};
 
 use pollux_bringup::program::{self, say};
 use pollux_bringup::{Bringup, BringupError};
@@ -49,12 +48,10 @@ use pollux_config::CommandLine;
 use pollux_kit::rounds::go_round;
 use pollux_kit::{Console, IdlePolicy, Meter, RunOptions, Watch};
 
+use crate::job::{Done, Job};
 use crate::options::Options;
-use crate::replay::Feeder;
-use crate::report::Reported;
-use crate::rfc2544::{End, Files, Report, Search, Usual};
+use crate::rfc2544::Files;
 use crate::setup::{Launch, Rig};
-use crate::spec::StreamSpec;
 
 fn main() -> ExitCode {
     program::main(run)
@@ -109,106 +106,3 @@ fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
     }
     end.and(written).and(console.json(json))
 }
-
-/// What the lanes are launched for.
-#[expect(clippy::large_enum_variant, reason = "there is one")]
-enum Job {
-    /// Streams are sent, once.
-    Streams { rig: Rig, tasks: setup::Tasks, feeders: Vec<Feeder> },
-    /// A device is measured, trial by trial.
-    Search(Search),
-}
-
-/// What is left of a job.
-struct Done {
-    end: Result<(), BringupError>,
-    streams: Vec<Reported>,
-    feeders: Vec<Feeder>,
-    report: Option<Report>,
-}
-
-impl Job {
-    fn new(
-        bringup: &Bringup,
-        rig: Rig,
-        options: &Options,
-        specs: &[StreamSpec],
-    ) -> Result<Self, BringupError> {
-        let mut feeders = Vec::new();
-        let time = options.run.duration.map(Duration::from_secs_f64);
-        let tasks = rig.tasks(specs, time, |wanted, name| {
-            let (replay, feeder) = setup::open_replay(bringup, wanted, name)?;
-            feeders.push(feeder);
-            Ok(replay)
-        })?;
-        match (options.search.rfc2544, specs) {
-            // The tasks of all sizes were made to see that each can be.
-            (Some(tests), [spec]) => {
-                let eal = (bringup.eal.clock(), bringup.eal.stop_flag());
-                let usual = Usual { rate: options.rate, duration: options.run.duration, wait: options.wait };
-                Search::new(tests, &options.search, usual, (rig, spec.clone()), eal).map(Self::Search)
-            }
-            _ => Ok(Self::Streams { rig, tasks, feeders }),
-        }
-    }
-
-    /// Until all is sent and what returns has been waited for, or until the program is to end.
-    fn run(self, bringup: &mut Bringup, watch: &mut Watch<'_>, meter: &Meter, options: &Options) -> Done {
-        let stop = bringup.eal.stop_flag();
-        match self {
-            Self::Streams { rig, tasks, feeders } => {
-                let (streams, counters) = rig.begin(tasks);
-                let wait = Duration::from_secs_f64(options.wait.unwrap_or(WAIT));
-                let mut until: Option<Instant> = None;
-                let end = watch.until_end_with(bringup, meter, || {
-                    if until.is_none() && counters.iter().all(|task| task.ended.get() > 0) {
-                        until = Some(Instant::now() + wait);
-                    }
-                    if until.is_some_and(|until| until <= Instant::now()) {
-                        stop.set();
-                    }
-                    Vec::new()
-                });
-                Done { end, streams, feeders, report: None }
-            }
-            Self::Search(search) => {
-                let mut report = search.report();
-                let (lines, told) = mpsc::channel();
-                let work = move |_: &_| {
-                    let end = search.run(&mut report, |line| drop(lines.send(line)));
-                    (end, report)
-                };
-                let thread = match bringup.eal.control_thread("rfc2544", work) {
-                    Ok(thread) => thread,
-                    Err(error) => {
-                        return Done {
-                            end: Err(error.into()),
-                            streams: vec![],
-                            feeders: vec![],
-                            report: None,
-                        };
-                    }
-                };
-                let end = watch.until_end_with(bringup, meter, || {
-                    // First: what it says last is not missed then.
-                    let ended = thread.is_finished();
-                    let lines = told.try_iter().collect();
-                    if ended {
-                        stop.set();
-                    }
-                    lines
-                });
-                stop.set();
-                let (end, report) = match thread.wait() {
-                    Ok((Err(End::Failed(error)), report)) => (end.and(Err(error)), Some(report)),
-                    Ok((Ok(()) | Err(End::Stopped), report)) => (end, Some(report)),
-                    Err(panicked) => (end.and(Err(panicked.into())), None),
-                };
-                Done { end, streams: Vec::new(), feeders: Vec::new(), report }
-            }
-        }
-    }
-}
-
-/// Seconds for which returns are waited for.
-const WAIT: f64 = 0.1;
