@@ -82,8 +82,7 @@ impl Reported {
         let bytes =
             sum(|part| turn_bytes(&part.bytes_until, part.counters.sent.get()) + part.counters.bytes.get());
         let offered = self.paced.then(|| self.offered());
-        let ticks = self.parts.iter().map(|part| part.task.sending.get()).max().unwrap_or(0);
-        let seconds = ticks as f64 / clock.hz() as f64;
+        let seconds = self.seconds(clock);
         let per_second = |count: f64| if seconds > 0.0 { round(count / seconds, 1e3) } else { 0.0 };
         StreamReport {
             name: self.name.clone(),
@@ -114,6 +113,12 @@ impl Reported {
     /// Packets that were sent.
     pub(crate) fn sent(&self) -> u64 {
         self.parts.iter().map(|part| part.counters.sent.get()).sum()
+    }
+
+    /// For how long it was sent.
+    pub(crate) fn seconds(&self, clock: Clock) -> f64 {
+        let ticks = self.parts.iter().map(|part| part.task.sending.get()).max().unwrap_or(0);
+        ticks as f64 / clock.hz() as f64
     }
 
     /// Packets that were due by the rate.

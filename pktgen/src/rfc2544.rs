@@ -149,12 +149,12 @@ impl<T: Tester, F: FnMut(String)> Run<'_, T, F> {
             }
         }
         if loss {
-            // Down from the highest rate, until two trials in a row have lost nothing. Source: RFC 2544, section 26.3.
+            // Down from the highest rate, until two trials in a row have sent all and lost nothing. Source: RFC 2544, section 26.3.
             let mut clean = 0;
             for tenths in (1..=10).rev() {
                 let pps = highest * f64::from(tenths) / 10.0;
                 let point = self.point("loss", Trial { bytes, pps, count: None })?;
-                clean = if point.lost == 0 { clean + 1 } else { 0 };
+                clean = if point.holds(0.0) { clean + 1 } else { 0 };
                 of.loss.push(point);
                 if clean == 2 {
                     break;

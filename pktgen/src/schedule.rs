@@ -8,7 +8,7 @@ use pollux_kit::Noise;
 /// Bits behind the point of what a packet costs in ticks.
 const POINT: u32 = 20;
 /// What is due and was not sent is made up for as far back as this part of a second: 10 ms.
-const DEBT_PART: u64 = 100;
+pub(crate) const DEBT_PART: u64 = 100;
 /// The longest time between two looks that counts, in ticks.
 const PASSED_MAX: u64 = 1 << 42;
 

@@ -9,6 +9,7 @@ use pollux_eal::histogram;
 use pollux_kit::Latency;
 
 use super::plan::{End, Outcome, Pauses, Tester, Trial};
+use crate::count::has_ended;
 use crate::rate::Rate;
 use crate::report::Reported;
 use crate::setup::Rig;
@@ -52,13 +53,14 @@ impl PortTester {
             Err(BringupError::Usage(format!("{}: no file is replayed in a trial", path.path.display())))
         })?;
         let (streams, counters) = self.rig.begin(tasks);
-        while counters.iter().any(|task| task.ended.get() == 0) {
+        while !has_ended(&counters) {
             self.sleep(LOOK)?;
         }
         self.sleep(self.pauses.wait)?;
         let mut outcome = outcome(&streams, self.clock);
         if let Some(count) = trial.count {
-            outcome.offered = count * streams.len() as u64;
+            let due = |stream: &Reported| trial.due_of_burst(count, stream.seconds(self.clock));
+            outcome.offered = streams.iter().map(due).sum();
         }
         Ok(outcome)
     }

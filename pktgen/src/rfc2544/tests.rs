@@ -103,6 +103,9 @@ fn a_sender_that_is_too_slow_is_no_device_that_holds() {
     let found = report.sizes[0].throughput_pps.expect("measured");
     assert!((299_000.0..=300_400.0).contains(&found), "{found}");
     assert!(told[0].ends_with("only so many of 10,000,000 that were due were sent"), "{}", told[0]);
+    // Nor are rates that were not sent at free of loss.
+    let (report, ..) = measured(&mut device, &plan("loss", &[(64, 1e6)]));
+    assert_eq!(report.sizes[0].loss.len(), 9, "300,000 and 200,000 are the first that were sent");
 }
 
 #[test]
