@@ -1,7 +1,5 @@
 //! What is counted: of each stream on each lcore, and of each lcore.
 
-use std::sync::Arc;
-
 use crossbeam_utils::CachePadded;
 use pollux_eal::counter::Counter;
 use pollux_kit::StreamCounters;
@@ -42,15 +40,12 @@ pub(crate) type TaskCounters = CachePadded<TaskCounts>;
 
 #[derive(Debug, Default)]
 pub(crate) struct TaskCounts {
-    /// Ticks in which packets were sent.
+    /// When it began.
+    pub(crate) begun: Counter,
+    /// Ticks in which packets were sent; 0 until they are.
     pub(crate) sending: Counter,
     /// 1 once all is sent.
     pub(crate) ended: Counter,
-}
-
-/// Whether all lanes have sent what these tasks of theirs had.
-pub(crate) fn has_ended(tasks: &[Arc<TaskCounters>]) -> bool {
-    tasks.iter().all(|task| task.ended.get() > 0)
 }
 
 /// Nothing is let go: what the port does not take is sent later, and what was due and not sent is told by the stream.

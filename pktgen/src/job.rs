@@ -1,4 +1,4 @@
-//! What the lanes are launched for: to send streams once, or to measure a device.
+//! What the lanes are launched for: to send streams once, to measure a device, or to do as clients say.
 
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use pollux_bringup::{Bringup, BringupError};
 use pollux_kit::{Meter, Watch};
 
-use crate::count::has_ended;
 use crate::options::Options;
+use crate::remote::{Remote, Served};
 use crate::replay::Feeder;
 use crate::report::Reported;
 use crate::rfc2544::{End, Report, Search, Usual};
@@ -18,12 +18,13 @@ use crate::spec::StreamSpec;
 const WAIT: f64 = 0.1;
 
 /// What is to be done, ready to begin.
-#[expect(clippy::large_enum_variant, reason = "there is one")]
 pub(crate) enum Job {
     /// Streams are sent, once.
     Streams { rig: Rig, tasks: Tasks, feeders: Vec<Feeder> },
     /// A device is measured, trial by trial.
     Search(Search),
+    /// Clients say what is sent, and when.
+    Remote(Remote),
 }
 
 /// What is left of a job.
@@ -61,6 +62,7 @@ impl Job {
                 let usual = Usual { rate: options.rate, duration: options.run.duration, wait: options.wait };
                 Search::new(tests, &options.search, usual, (rig, spec.clone()), eal).map(Self::Search)
             }
+            _ if options.rpc => Remote::new(&bringup.eal, rig, specs.to_vec(), time).map(Self::Remote),
             _ => Ok(Self::Streams { rig, tasks, feeders }),
         }
     }
@@ -76,11 +78,11 @@ impl Job {
         match self {
             Self::Streams { rig, tasks, feeders } => {
                 let stop = bringup.eal.stop_flag();
-                let (streams, counters) = rig.begin(tasks);
+                let running = rig.begin(tasks);
                 let wait = Duration::from_secs_f64(options.wait.unwrap_or(WAIT));
                 let mut until: Option<Instant> = None;
                 let end = watch.until_end_with(bringup, meter, || {
-                    if until.is_none() && has_ended(&counters) {
+                    if until.is_none() && running.has_ended() {
                         until = Some(Instant::now() + wait);
                     }
                     if until.is_some_and(|until| until <= Instant::now()) {
@@ -88,9 +90,13 @@ impl Job {
                     }
                     Vec::new()
                 });
-                Done { streams, feeders, ..Done::from(end) }
+                Done { streams: running.streams, feeders, ..Done::from(end) }
             }
             Self::Search(search) => measure(search, bringup, watch, meter),
+            Self::Remote(remote) => match remote.serve(&bringup.eal) {
+                Ok(served) => serve(served, bringup, watch, meter),
+                Err(error) => Err(error).into(),
+            },
         }
     }
 }
@@ -124,5 +130,14 @@ fn measure(search: Search, bringup: &mut Bringup, watch: &mut Watch<'_>, meter: 
         }
         Ok((Ok(()) | Err(End::Stopped), report)) => Done { report: Some(report), ..Done::from(end) },
         Err(panicked) => end.and(Err(panicked.into())).into(),
+    }
+}
+
+/// As clients say, until the program is to end.
+fn serve(served: Served, bringup: &mut Bringup, watch: &mut Watch<'_>, meter: &Meter) -> Done {
+    let end = watch.until_end(bringup, meter);
+    match served.end() {
+        Ok(streams) => Done { streams, ..Done::from(end) },
+        Err(error) => end.and(Err(error)).into(),
     }
 }

@@ -22,7 +22,7 @@ use crate::answer::Answerer;
 use crate::count::LaneCounters;
 use crate::frame::FCS;
 use crate::schedule::Schedule;
-use crate::task::{Content, Desk, Start, Task};
+use crate::task::{Content, Desk, Pace, Start, Task};
 
 /// Packets received and sent at once.
 const BURST: usize = 32;
@@ -105,6 +105,7 @@ impl Lane {
         self.turn = 0;
         let Task { senders, time, counters, .. } = &mut self.task;
         (self.begun, self.sending) = (now, !senders.is_empty());
+        counters.begun.add(now);
         // Half of the counter's range, to which moments are compared: centuries.
         self.end = now.wrapping_add(time.map_or(u64::MAX / 4, |time| clock.cycles(time).0));
         for sender in senders {
@@ -151,7 +152,7 @@ impl Lane {
 
     /// Makes and sends what is due; whether packets moved.
     #[inline(always)]
-    fn send(&mut self, now: u64) -> bool {
+    fn send(&mut self, clock: &Clock, now: u64) -> bool {
         let mut moved = false;
         // Nothing is due behind the end.
         let until = if self.is_past(now) { self.end } else { now };
@@ -159,6 +160,9 @@ impl Lane {
         for _ in 0..count {
             self.turn = if self.turn + 1 >= count { 0 } else { self.turn + 1 };
             let Some(sender) = self.task.senders.get_mut(self.turn) else { return moved };
+            if let Some(pps) = sender.pace.as_mut().and_then(Pace::changed) {
+                sender.go_on_at(pps, clock, until);
+            }
             let Some(schedule) = &mut sender.schedule else { continue };
             let (due, missed) = schedule.due(until, sender.left.min(BURST as u64));
             if due + missed == 0 {
@@ -208,7 +212,9 @@ impl Lane {
 
     /// Whether nothing is left to be sent.
     fn is_done(&self, now: u64) -> bool {
-        self.is_past(now) || self.task.senders.iter().all(|sender| sender.left == 0) && self.held.is_empty()
+        self.is_past(now)
+            || self.task.is_halted()
+            || self.task.senders.iter().all(|sender| sender.left == 0) && self.held.is_empty()
     }
 
     #[inline(always)]
@@ -223,7 +229,7 @@ impl Lane {
             moved = self.send_held();
         }
         if self.sending && self.held.is_empty() {
-            moved |= self.send(now);
+            moved |= self.send(clock, now);
         }
         if self.sending && self.is_done(now) {
             self.close(now);

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! From the bottom: `layer`, `value`, `packet` (what can be typed), `frame` (one packet laid out), `window`, `source`, `edit` (a field that
-//! varies), `shape`, `stream` (packets in bursts); `rate`, `schedule`; `stamp`, `tracker`; `replay`; `answer`; `lane`, `task`; `profile`, `options`, `setup`; `rfc2544`; `job`.
+//! varies), `shape`, `stream` (packets in bursts); `rate`, `schedule`; `stamp`, `tracker`; `replay`; `answer`; `lane`, `task`; `profile`, `options`, `setup`; `rfc2544`, `remote`; `job`.
 
 #![forbid(unsafe_code)]
 
@@ -23,6 +23,7 @@ mod options;
 mod packet;
 mod profile;
 mod rate;
+mod remote;
 mod replay;
 mod report;
 mod rfc2544;

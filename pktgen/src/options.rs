@@ -72,6 +72,9 @@ pub(crate) struct Options {
     /// Seconds to wait for returns when all is sent, 0 to 60 [default: 0.1; 2 with --rfc2544]
     #[arg(long, value_name = "S", value_parser = pause)]
     pub(crate) wait: Option<f64>,
+    /// Send nothing until a client asks for it: start, stop, rate, stats, quit by JSON-RPC on a socket of the file prefix
+    #[arg(long, conflicts_with_all = ["pcap", "rfc2544"])]
+    pub(crate) rpc: bool,
     #[command(flatten)]
     pub(crate) search: SearchOptions,
     #[command(flatten)]

@@ -115,9 +115,9 @@ impl Reported {
         self.parts.iter().map(|part| part.counters.sent.get()).sum()
     }
 
-    /// For how long it was sent.
+    /// For how long it was sent, or has been until now.
     pub(crate) fn seconds(&self, clock: Clock) -> f64 {
-        let ticks = self.parts.iter().map(|part| part.task.sending.get()).max().unwrap_or(0);
+        let ticks = self.parts.iter().map(|part| sending(&part.task, clock)).max().unwrap_or(0);
         ticks as f64 / clock.hz() as f64
     }
 
@@ -138,6 +138,14 @@ impl Reported {
             latency += &histogram.counts();
         }
         (sum, latency)
+    }
+}
+
+/// For how long a task has sent, or has until now.
+fn sending(task: &TaskCounters, clock: Clock) -> u64 {
+    match (task.begun.get(), task.ended.get()) {
+        (begun @ 1.., 0) => clock.now().0.saturating_sub(begun),
+        _ => task.sending.get(),
     }
 }
 

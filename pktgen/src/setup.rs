@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use pollux_bringup::{Bringup, BringupError, Needs, PoolOptions, PortRequest};
@@ -25,7 +26,7 @@ use crate::size::SIZE_MAX;
 use crate::source::spread;
 use crate::spec::StreamSpec;
 use crate::stream::{Marking, Replica, Stream};
-use crate::task::{Content, Desk, Receiver, Sender, Start, Task};
+use crate::task::{Content, Desk, Pace, Receiver, Sender, Start, Task};
 use crate::tracker::Tracker;
 
 /// The most copies of streams on all queues: their numbers have 16 bits, and each has a table of returns on each lcore.
@@ -120,6 +121,8 @@ pub(crate) struct Rig {
     pub(crate) usual: Vec<PortId>,
     queues: usize,
     seed: u64,
+    /// Rates change while packets are sent.
+    changes: bool,
     pool: MbufPool,
     start: Start,
     /// By port and queue.
@@ -134,10 +137,42 @@ pub(crate) struct Launch {
     pub(crate) answers: Vec<(u16, Arc<AnswerCounters>)>,
 }
 
+/// The rate of a stream at a port, on one of its queues.
+#[derive(Clone, Debug)]
+struct StreamPace {
+    stream: String,
+    port: PortId,
+    bytes: f64,
+    pace: Pace,
+}
+
+/// Tasks that have begun.
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(crate) streams: Vec<Reported>,
+    counters: Vec<Arc<TaskCounters>>,
+    halt: Arc<AtomicBool>,
+    paces: Vec<StreamPace>,
+}
+
+impl Running {
+    /// Whether all is sent.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.counters.iter().all(|task| task.ended.get() > 0)
+    }
+
+    /// Has the lanes end the sending.
+    pub(crate) fn halt(&self) {
+        self.halt.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Tasks for all lanes, and what they come to.
 pub(crate) struct Tasks {
     lanes: Vec<Task>,
     streams: Vec<Reported>,
+    halt: Arc<AtomicBool>,
+    paces: Vec<StreamPace>,
 }
 
 impl Rig {
@@ -173,6 +208,7 @@ impl Rig {
             usual,
             queues,
             seed: options.seed,
+            changes: options.rpc,
             pool,
             start: Start::default(),
             desks: (0..ids.len() * queues).map(|_| Desk::default()).collect(),
@@ -207,13 +243,14 @@ impl Rig {
         time: Option<Duration>,
         mut open: impl FnMut(&ReplaySpec, &str) -> Result<Replay, BringupError>,
     ) -> Result<Tasks, BringupError> {
+        let halt = Arc::<AtomicBool>::default();
         // Others at each task, so that what comes late of the last one is not taken for the next one's.
         let cookie = RandomState::new().build_hasher().finish() as u32;
-        let task = |_| Task { time, ..Task::default() };
+        let task = |_| Task { time, halt: Arc::clone(&halt), ..Task::default() };
         let mut lanes: Vec<Task> = (0..self.desks.len()).map(task).collect();
         let mut streams = Vec::new();
         // Those whose returns are measured, by number.
-        let mut measured = Vec::new();
+        let (mut measured, mut paces) = (Vec::new(), Vec::new());
         let placements = placements(specs, &self.usual, self.queues, &self.names)?;
         for (order, Placement { spec, port }) in placements.into_iter().enumerate() {
             let place = usize::from(port.0);
@@ -244,10 +281,19 @@ impl Rig {
                     task: Arc::clone(&lane.counters),
                     returns: Vec::new(),
                 });
+                let pps = pps.map(|pps| pps / self.queues as f64);
+                let pace = Pace::new(pps);
+                paces.push(StreamPace {
+                    stream: spec.name.clone(),
+                    port,
+                    bytes: spec.sizes.mean(),
+                    pace: pace.clone(),
+                });
                 lane.senders.push(Sender {
                     content,
                     pattern: spec.pattern,
-                    pps: pps.map(|pps| pps / self.queues as f64),
+                    pps,
+                    pace: self.changes.then_some(pace),
                     counted: spec.count.is_some(),
                     left: spec.count.map_or(u64::MAX, |count| share(count, queue, self.queues)),
                     seed,
@@ -262,17 +308,43 @@ impl Rig {
         for lane in &mut lanes {
             lane.receiver = receiver(cookie, &measured, &mut streams);
         }
-        Ok(Tasks { lanes, streams })
+        Ok(Tasks { lanes, streams, halt, paces })
     }
 
-    /// Has all lanes begin with their tasks, when those of before have ended; what is counted.
-    pub(crate) fn begin(&self, tasks: Tasks) -> (Vec<Reported>, Vec<Arc<TaskCounters>>) {
-        let counters = tasks.lanes.iter().map(|task| Arc::clone(&task.counters)).collect();
-        for (desk, task) in self.desks.iter().zip(tasks.lanes) {
+    /// Has all lanes begin with their tasks, when those of before have ended.
+    pub(crate) fn begin(&self, tasks: Tasks) -> Running {
+        let Tasks { lanes, streams, halt, paces } = tasks;
+        let counters = lanes.iter().map(|task| Arc::clone(&task.counters)).collect();
+        for (desk, task) in self.desks.iter().zip(lanes) {
             desk.put(task);
         }
         self.start.give();
-        (tasks.streams, counters)
+        Running { streams, counters, halt, paces }
+    }
+}
+
+impl Rig {
+    /// Changes the rate of a stream, or of all, that is being sent.
+    pub(crate) fn change(&self, running: &Running, stream: Option<&str>, rate: Rate) -> Result<(), String> {
+        let of = |pace: &&StreamPace| stream.is_none_or(|stream| stream == pace.stream);
+        // All can be, or none is changed.
+        let changed: Vec<(&StreamPace, Option<f64>)> = running
+            .paces
+            .iter()
+            .filter(of)
+            .map(|pace| {
+                let speed = self.speeds.get(usize::from(pace.port.0)).copied().flatten();
+                let pps = rate.packets_per_second(pace.bytes, speed);
+                match pps? {
+                    pps if pps.is_some() != pace.pace.is_set() => {
+                        Err("between max and a rate it changes when nothing is sent: stop first".to_owned())
+                    }
+                    pps => Ok((pace, pps.map(|pps| pps / self.queues as f64))),
+                }
+            })
+            .collect::<Result<_, _>>()?;
+        changed.into_iter().for_each(|(pace, pps)| pace.pace.set(pps));
+        Ok(())
     }
 }
 

@@ -4,11 +4,12 @@
 //!   control thread: Desk::put, for each lane ── Start::give       lane: Start::given changed ── Desk::exchange ── begins
 //! ```
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
+use pollux_eal::clock::Clock;
 use pollux_mempool::Burst;
 
 use crate::count::{SenderCounters, TaskCounters};
@@ -32,6 +33,8 @@ pub(crate) struct Sender {
     pub(crate) pattern: Pattern,
     /// Packets a second; none: as many as it goes.
     pub(crate) pps: Option<f64>,
+    /// Another rate while it is sent; none where it stays as it is.
+    pub(crate) pace: Option<Pace>,
     /// It sends so many packets, however late.
     pub(crate) counted: bool,
     /// Packets that are to be made yet.
@@ -40,6 +43,54 @@ pub(crate) struct Sender {
     pub(crate) counters: Arc<SenderCounters>,
     /// While packets are sent.
     pub(crate) schedule: Option<Schedule>,
+}
+
+impl Sender {
+    /// Goes on with another rate from `now` on.
+    #[cold]
+    pub(crate) fn go_on_at(&mut self, pps: Option<f64>, clock: &Clock, now: u64) {
+        if let Some(mut schedule) = self.schedule.take() {
+            self.counters.offered.add(schedule.rest(now).min(self.left));
+            self.pps = pps;
+            self.schedule = Some(Schedule::new(clock, self.pattern, pps, self.seed, now));
+        }
+    }
+}
+
+/// A rate that changes while packets are sent: 0 is as many as it goes. Clones are the same.
+#[derive(Clone, Debug)]
+pub(crate) struct Pace {
+    wanted: Arc<CachePadded<AtomicU64>>,
+    /// What this end saw last, in bits.
+    seen: u64,
+}
+
+impl Pace {
+    pub(crate) fn new(pps: Option<f64>) -> Self {
+        let bits = pps.unwrap_or(0.0).to_bits();
+        Self { wanted: Arc::new(CachePadded::new(AtomicU64::new(bits))), seen: bits }
+    }
+
+    /// Whether there is a rate to be kept.
+    pub(crate) fn is_set(&self) -> bool {
+        f64::from_bits(self.wanted.load(Ordering::Relaxed)) > 0.0
+    }
+
+    pub(crate) fn set(&self, pps: Option<f64>) {
+        self.wanted.store(pps.unwrap_or(0.0).to_bits(), Ordering::Relaxed);
+    }
+
+    /// The new rate, if there is one since this was asked last.
+    #[inline(always)]
+    pub(crate) fn changed(&mut self) -> Option<Option<f64>> {
+        let bits = self.wanted.load(Ordering::Relaxed);
+        if bits == self.seen {
+            return None;
+        }
+        self.seen = bits;
+        let pps = f64::from_bits(bits);
+        Some((pps > 0.0).then_some(pps))
+    }
 }
 
 /// Finds marks in what comes back.
@@ -96,6 +147,15 @@ pub(crate) struct Task {
     /// How long packets are sent; none: until the end.
     pub(crate) time: Option<Duration>,
     pub(crate) counters: Arc<TaskCounters>,
+    /// No more is to be sent.
+    pub(crate) halt: Arc<AtomicBool>,
+}
+
+impl Task {
+    #[inline(always)]
+    pub(crate) fn is_halted(&self) -> bool {
+        self.halt.load(Ordering::Relaxed)
+    }
 }
 
 /// Where a lane finds its next task. Clones are the same.

@@ -9,7 +9,6 @@ use pollux_eal::histogram;
 use pollux_kit::Latency;
 
 use super::plan::{End, Outcome, Pauses, Tester, Trial};
-use crate::count::has_ended;
 use crate::rate::Rate;
 use crate::report::Reported;
 use crate::setup::Rig;
@@ -52,15 +51,15 @@ impl PortTester {
         let tasks = self.rig.tasks(&[spec], Some(time), |path, _| {
             Err(BringupError::Usage(format!("{}: no file is replayed in a trial", path.path.display())))
         })?;
-        let (streams, counters) = self.rig.begin(tasks);
-        while !has_ended(&counters) {
+        let running = self.rig.begin(tasks);
+        while !running.has_ended() {
             self.sleep(LOOK)?;
         }
         self.sleep(self.pauses.wait)?;
-        let mut outcome = outcome(&streams, self.clock);
+        let mut outcome = outcome(&running.streams, self.clock);
         if let Some(count) = trial.count {
             let due = |stream: &Reported| trial.due_of_burst(count, stream.seconds(self.clock));
-            outcome.offered = streams.iter().map(due).sum();
+            outcome.offered = running.streams.iter().map(due).sum();
         }
         Ok(outcome)
     }

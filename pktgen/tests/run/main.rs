@@ -1,5 +1,6 @@
 //! pktgen as a user runs it: counts, rates, returns and their loss, the report, mistakes.
 
+mod remote;
 mod rfc2544;
 
 use std::collections::BTreeSet;
