@@ -20,6 +20,7 @@
 //! - [`IdleOptions`] and [`Idle`]: what an lcore does while no packet arrives: it polls on, pauses, or sleeps until one does.
 //! - [`rounds`]: the loop of a forwarding lcore, for what it does in a round: busy and idle cycles, `--idle`.
 //! - [`l2fwd`]: the whole of a forwarder, for programs that only add drivers; [`forward`]: its loop, one page.
+//! - [`WatchedFile`]: a file that is read again when it changes.
 //! - [`Noise`]: numbers that look random.
 //! - [`Console`]: where lines go when `--json` keeps standard output for itself.
 //!
@@ -78,6 +79,7 @@ mod sample;
 mod screen;
 pub mod table;
 mod watch;
+mod watched_file;
 
 pub use console::Console;
 pub use counts::{Counts, Latency, LcoreCounts, PoolCounts, PortCounts, QueueCounts, Reasons, StreamCounts};
@@ -92,3 +94,4 @@ pub use sample::{Sample, Sampler};
 pub use screen::Screen;
 pub use table::table;
 pub use watch::Watch;
+pub use watched_file::WatchedFile;

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nat::Nat;
+use pollux::kit::WatchedFile;
 use pollux::prelude::*;
 use rules::Rules;
 
@@ -36,9 +37,8 @@ fn main() -> ExitCode {
 }
 
 fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
-    // Before they are read: what changes while they are is read again.
-    let mut seen = rules::changed(&options.rules);
-    let (mut publisher, reader) = rcu::published(Rules::read(&options.rules).map_err(BringupError::Usage)?);
+    let mut file = WatchedFile::new(&options.rules);
+    let (mut publisher, reader) = rcu::published(Rules::read(&mut file).map_err(BringupError::Usage)?);
     let mut bringup = Bringup::new(line)?;
     let ids = [PortId(0), PortId(1)];
     let lcores = bringup.eal.lcores().dataplane();
@@ -58,10 +58,8 @@ fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
     program::say(format_args!("firewall_nat: forwarding on {count} lcores"));
 
     while !bringup.eal.stop_flag().wait(Duration::from_millis(100)) {
-        let now = rules::changed(&options.rules);
-        if now != seen {
-            seen = now;
-            match Rules::read(&options.rules) {
+        if file.has_changed() {
+            match Rules::read(&mut file) {
                 Ok(rules) => publisher.publish(rules),
                 Err(why) => program::say(format_args!("firewall_nat: {why}; the rules stay as they were")),
             }

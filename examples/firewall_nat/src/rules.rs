@@ -1,10 +1,9 @@
 //! Rules: which flows are dropped.
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
 use std::str::FromStr;
-use std::time::SystemTime;
 
+use pollux::kit::WatchedFile;
 use pollux::wire::{FiveTuple, IpProtocol};
 
 /// What a rule asks of an address and a port; `None` matches all.
@@ -13,11 +12,6 @@ type End = (Option<IpAddr>, Option<u16>);
 /// Flows that are dropped: protocol, source, destination.
 #[derive(Debug)]
 pub(crate) struct Rules(Vec<(Option<IpProtocol>, End, End)>);
-
-/// When the file changed last, and its length: two changes within a tick of the kernel's clock have one time.
-pub(crate) fn changed(file: &Path) -> Option<(SystemTime, u64)> {
-    std::fs::metadata(file).and_then(|about| Ok((about.modified()?, about.len()))).ok()
-}
 
 fn matches<T: PartialEq>(wanted: Option<T>, value: T) -> bool {
     wanted.is_none_or(|wanted| wanted == value)
@@ -39,9 +33,9 @@ fn rule(line: &str) -> Option<(Option<IpProtocol>, End, End)> {
 }
 
 impl Rules {
-    pub(crate) fn read(file: &Path) -> Result<Self, String> {
-        let name = file.display();
-        let text = std::fs::read_to_string(file).map_err(|why| format!("{name}: {why}"))?;
+    pub(crate) fn read(file: &mut WatchedFile) -> Result<Self, String> {
+        let text = file.read(1 << 20)?;
+        let name = file.path().display();
         let lines =
             text.lines().zip(1..).filter(|(line, _)| !line.trim().is_empty() && !line.starts_with('#'));
         let all = lines.map(|(line, at)| {
