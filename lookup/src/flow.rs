@@ -37,8 +37,8 @@ enum Place<K, V> {
 pub struct FlowTable<K, V> {
     numbers: ExactMatch<K>,
     places: Box<[Place<K, V>]>,
-    /// The first place that is free; behind the last, none.
-    free: u32,
+    /// The first and the last place that is free, where one is: the number of a flow that ended comes back as late as it can.
+    free: [u32; 2],
     /// Where `expire` goes on.
     hand: usize,
 }
@@ -52,7 +52,7 @@ impl<K: Key, V> FlowTable<K, V> {
     pub fn new(capacity: usize) -> Result<Self, LookupError> {
         let numbers = ExactMatch::new(capacity)?;
         let places = (0..capacity as u32).map(|at| Place::Free { next: at + 1 }).collect();
-        Ok(Self { numbers, places, free: 0, hand: 0 })
+        Ok(Self { numbers, places, free: [0, (capacity as u32).saturating_sub(1)], hand: 0 })
     }
 
     /// Number of flows.
@@ -131,12 +131,12 @@ impl<K: Key, V> FlowTable<K, V> {
             self.touch(flow, deadline);
             return Ok(flow);
         }
-        let flow = self.free;
+        let [flow, _] = self.free;
         // Where no place is free the numbers are as many as they may be, and this fails.
         self.numbers.insert(key, flow)?;
         let taken = Place::Taken { deadline, key: *key, value };
         match std::mem::replace(&mut self.places[flow as usize], taken) {
-            Place::Free { next } => self.free = next,
+            Place::Free { next } => self.free[0] = next,
             Place::Taken { .. } => unreachable!("free places are not taken"),
         }
         Ok(flow)
@@ -170,8 +170,15 @@ impl<K: Key, V> FlowTable<K, V> {
 
     /// Gives a place back.
     fn end(&mut self, flow: u32) -> Option<(K, V)> {
-        let place = std::mem::replace(&mut self.places[flow as usize], Place::Free { next: self.free });
-        self.free = flow;
+        let none = self.places.len() as u32;
+        let place = std::mem::replace(&mut self.places[flow as usize], Place::Free { next: none });
+        let [first, last] = self.free;
+        if first == none {
+            self.free = [flow, flow];
+        } else {
+            self.places[last as usize] = Place::Free { next: flow };
+            self.free[1] = flow;
+        }
         match place {
             Place::Taken { key, value, .. } => Some((key, value)),
             Place::Free { .. } => None,
@@ -258,6 +265,22 @@ mod tests {
     }
 
     #[test]
+    fn numbers_come_back_as_late_as_they_can() {
+        let mut table = FlowTable::new(4).unwrap();
+        let mut number = |key: u64, gone: &[u64]| {
+            for gone in gone {
+                assert_eq!(table.remove(&[*gone, 0]), Some(()));
+            }
+            table.insert(&[key, 0], (), 1)
+        };
+        let numbers = [(1, &[][..]), (2, &[]), (3, &[1]), (4, &[2]), (5, &[]), (6, &[]), (7, &[6, 3, 5])];
+        let numbers = numbers.map(|(key, gone)| number(key, gone).ok());
+        assert_eq!(numbers, [0, 1, 2, 3, 0, 1, 1].map(Some));
+        assert_eq!([8, 9].map(|key| number(key, &[]).ok()), [2, 0].map(Some));
+        assert!(number(10, &[]).is_err());
+    }
+
+    #[test]
     fn a_full_table_has_room_again_when_flows_have_ended() {
         let mut table = FlowTable::new(1000).unwrap();
         let mut inserted = 0u64;
@@ -274,6 +297,6 @@ mod tests {
         let mut flows = [0; 2];
         table.find_burst(&[[1, 1], [0, 0]], &mut flows);
         assert_eq!((*table.touch(flows[0], 30).unwrap(), flows[1]), (1, NO_FLOW));
-        assert!(table.get_mut(NO_FLOW).is_none() && table.touch(0, 0).is_none());
+        assert!(table.get_mut(NO_FLOW).is_none() && table.touch(1, 0).is_none());
     }
 }

@@ -35,6 +35,18 @@ impl TcpFlags {
     pub fn contains(self, flags: TcpFlags) -> bool {
         self.0 & flags.0 == flags.0
     }
+
+    /// Whether a segment opens a connection: SYN without ACK.
+    #[must_use]
+    pub fn opens(self) -> bool {
+        self.contains(Self::SYN) && !self.contains(Self::ACK)
+    }
+
+    /// Whether nothing comes after it from its sender, or of the connection: FIN or RST.
+    #[must_use]
+    pub fn closes(self) -> bool {
+        self.0 & (Self::FIN.0 | Self::RST.0) != 0
+    }
 }
 
 impl BitOr for TcpFlags {
