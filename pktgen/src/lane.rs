@@ -137,12 +137,15 @@ impl Lane {
 
     /// Sends what was not taken before; whether packets moved.
     #[cold]
-    fn send_held(&mut self) -> bool {
+    fn send_held(&mut self, now: u64) -> bool {
         let before = bytes(&self.held);
         let sent = self.tx.tx_burst(&mut self.held) as u64;
         self.counters.sent.add(sent);
-        if let Some(sender) = self.task.senders.get(self.turn) {
+        if let Some(sender) = self.task.senders.get_mut(self.turn) {
             sender.counters.sent.add(sent);
+            if let Some(gaps) = sender.gaps.as_mut().filter(|_| sent > 0) {
+                gaps.left(sent, now);
+            }
             if let Content::Replayed(_) = sender.content {
                 sender.counters.bytes.add(before - bytes(&self.held));
             }
@@ -191,6 +194,9 @@ impl Lane {
             let before = if replayed { bytes(&self.burst) } else { 0 };
             let sent = self.tx.tx_burst(&mut self.burst) as u64;
             sender.counters.sent.add(sent);
+            if let Some(gaps) = sender.gaps.as_mut().filter(|_| sent > 0) {
+                gaps.left(sent, clock.now().0);
+            }
             if replayed {
                 sender.counters.bytes.add(before - bytes(&self.burst));
             }
@@ -226,7 +232,7 @@ impl Lane {
         }
         let mut moved = false;
         if !self.held.is_empty() {
-            moved = self.send_held();
+            moved = self.send_held(now);
         }
         if self.sending && self.held.is_empty() {
             moved |= self.send(clock, now);

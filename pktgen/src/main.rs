@@ -8,7 +8,7 @@
 //! ```
 //!
 //! From the bottom: `layer`, `value`, `packet` (what can be typed), `frame` (one packet laid out), `window`, `source`, `edit` (a field that
-//! varies), `shape`, `stream` (packets in bursts); `rate`, `schedule`; `stamp`, `tracker`; `replay`; `answer`; `lane`, `task`; `profile`, `options`, `setup`; `rfc2544`, `remote`; `job`.
+//! varies), `shape`, `stream` (packets in bursts); `rate`, `schedule`, `gaps`; `stamp`, `tracker`; `replay`; `answer`; `lane`, `task`; `profile`, `options`, `setup`; `rfc2544`, `remote`; `job`.
 
 #![forbid(unsafe_code)]
 
@@ -16,6 +16,7 @@ mod answer;
 mod count;
 mod edit;
 mod frame;
+mod gaps;
 mod job;
 mod lane;
 mod layer;

@@ -60,6 +60,9 @@ pub(crate) struct Options {
     /// Measure loss, duplicates, reordering and latency: each packet carries its number and time in its last 16 bytes
     #[arg(long)]
     pub(crate) latency: bool,
+    /// Measure how evenly packets leave: the error of each distance between them against that of the rate; for a constant rate
+    #[arg(long, conflicts_with_all = ["pcap", "rfc2544", "rpc"])]
+    pub(crate) gaps: bool,
     /// Answer ARP, neighbour discovery and pings for this address of a port; given several times for more
     #[arg(long, value_name = "[PORT=]ADDRESS")]
     pub(crate) ip: Vec<OwnAddress>,

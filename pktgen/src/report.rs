@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use pollux_eal::clock::Clock;
+use pollux_eal::counter::Counter;
 use pollux_eal::histogram::{self, Histogram};
 use pollux_kit::table::{align, grouped, rate};
 use pollux_kit::{Counts, Latency, Report};
@@ -10,6 +11,7 @@ use serde::Serialize;
 
 use crate::answer::{AnswerCounters, Answers};
 use crate::count::{SenderCounters, TaskCounters};
+use crate::gaps::{GapCounts, GapView};
 use crate::rate::GAP;
 use crate::rfc2544;
 use crate::stream::turn_bytes;
@@ -22,6 +24,8 @@ pub(crate) struct Part {
     /// Bytes of its packets: see [`turn_bytes`].
     pub(crate) bytes_until: Box<[u64]>,
     pub(crate) task: Arc<TaskCounters>,
+    /// Where they are measured.
+    pub(crate) gaps: Option<GapView>,
     /// On each lcore that receives.
     pub(crate) returns: Vec<(Arc<ReturnCounters>, Histogram)>,
 }
@@ -71,6 +75,20 @@ pub(crate) struct StreamReport {
     layer2_bits_per_second: f64,
     layer1_bits_per_second: f64,
     latency: Option<Returned>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gaps: Option<Evenness>,
+}
+
+/// How evenly the packets of a stream left.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Evenness {
+    /// How much longer than the rate's the mean gap was, as a part of it; null without two packets.
+    mean_error: Option<f64>,
+    p50_error_ns: Option<u64>,
+    p99_error_ns: Option<u64>,
+    max_error_ns: Option<u64>,
+    /// Gaps in which the lcore was interrupted, or what was due then was made up for.
+    left_out: u64,
 }
 
 impl Reported {
@@ -96,6 +114,7 @@ impl Reported {
             sent_pps: per_second(sent as f64),
             layer2_bits_per_second: per_second(8.0 * bytes as f64),
             layer1_bits_per_second: per_second(8.0 * (bytes as f64 + GAP * sent as f64)),
+            gaps: self.evenness(clock),
             latency: returned.map(|(returns, latency)| Returned {
                 received: returns.received,
                 lost: sent.saturating_sub(returns.received),
@@ -108,6 +127,25 @@ impl Reported {
                 max_ns: Latency::new(latency, clock).quantile_ns(1.0),
             }),
         }
+    }
+
+    fn evenness(&self, clock: Clock) -> Option<Evenness> {
+        let views: Vec<&GapView> = self.parts.iter().filter_map(|part| part.gaps.as_ref()).collect();
+        let interval = views.first()?.interval;
+        let sum = |count: fn(&GapCounts) -> &Counter| -> u64 {
+            views.iter().map(|view| count(&view.counts).get()).sum()
+        };
+        let (span, gaps) = (sum(|counts| &counts.span) as f64, sum(|counts| &counts.gaps));
+        let mut errors = histogram::Counts::default();
+        views.iter().for_each(|view| errors += &view.errors.counts());
+        let errors = Latency::new(errors, clock);
+        Some(Evenness {
+            mean_error: (gaps > 0).then(|| round(span / gaps as f64 / interval - 1.0, 1e9)),
+            p50_error_ns: errors.quantile_ns(0.5),
+            p99_error_ns: errors.quantile_ns(0.99),
+            max_error_ns: errors.quantile_ns(1.0),
+            left_out: sum(|counts| &counts.left_out),
+        })
     }
 
     /// Packets that were sent.
@@ -234,6 +272,20 @@ pub(crate) fn table(streams: &[StreamReport], ports: &[PortAnswers]) -> String {
     }
     if rows.len() > 1 {
         align(&mut text, &rows, 1);
+    }
+    for stream in streams {
+        let Some(gaps) = &stream.gaps else { continue };
+        let micros = |ns: Option<u64>| ns.map_or("-".into(), |ns| format!("{:.2}", ns as f64 / 1e3));
+        text.push_str(&format!(
+            "gaps of {} at port {}: {} % from the rate in the mean; errors p50 {} us, p99 {} us, max {} us; left out {}\n",
+            stream.name,
+            stream.port,
+            gaps.mean_error.map_or("-".into(), |error| format!("{:+.4}", 100.0 * error)),
+            micros(gaps.p50_error_ns),
+            micros(gaps.p99_error_ns),
+            micros(gaps.max_error_ns),
+            grouped(gaps.left_out),
+        ));
     }
     for PortAnswers { port, answers } in ports {
         let Answers { arp, neighbour, echo, left_out } = answers;

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use pollux_bringup::{Bringup, BringupError, Needs, PoolOptions, PortRequest};
+use pollux_eal::clock::Clock;
 use pollux_eal::lcore::LcoreId;
 use pollux_kit::Counted;
 use pollux_mempool::MbufPool;
@@ -16,12 +17,14 @@ use pollux_port::{MacAddress, PortId, Queues};
 use crate::answer::{AnswerCounters, Answerer};
 use crate::count::{LaneCounters, SenderCounters, TaskCounters};
 use crate::frame::FCS;
+use crate::gaps::Gaps;
 use crate::lane::{Lane, Lanes};
 use crate::options::Options;
 use crate::profile::{Placed, Profile};
 use crate::rate::Rate;
 use crate::replay::{self, Feeder, MBUFS, Replay, ReplaySpec};
 use crate::report::{Part, Reported};
+use crate::schedule::Pattern;
 use crate::size::SIZE_MAX;
 use crate::source::spread;
 use crate::spec::StreamSpec;
@@ -123,6 +126,8 @@ pub(crate) struct Rig {
     seed: u64,
     /// Rates change while packets are sent.
     changes: bool,
+    /// Gaps are measured, by this clock.
+    gaps: Option<Clock>,
     pool: MbufPool,
     start: Start,
     /// By port and queue.
@@ -209,6 +214,7 @@ impl Rig {
             queues,
             seed: options.seed,
             changes: options.rpc,
+            gaps: options.gaps.then(|| bringup.eal.clock()),
             pool,
             start: Start::default(),
             desks: (0..ids.len() * queues).map(|_| Desk::default()).collect(),
@@ -273,15 +279,28 @@ impl Rig {
                     let bytes_until = stream.bytes_until();
                     (Content::Made(Box::new(stream)), bytes_until)
                 };
+                let pps = pps.map(|pps| pps / self.queues as f64);
+                let (gaps, gap_view) = match (self.gaps, pps) {
+                    (Some(clock), Some(pps)) if spec.pattern == Pattern::Constant => {
+                        let (gaps, view) = Gaps::new(clock, pps);
+                        (Some(Box::new(gaps)), Some(view))
+                    }
+                    (Some(_), _) => {
+                        let why =
+                            format!("--gaps: {at} has no constant rate: give it --rate, and no --pattern");
+                        return Err(BringupError::Usage(why));
+                    }
+                    (None, _) => (None, None),
+                };
                 let lane = &mut lanes[place * self.queues + queue];
                 let counters = Arc::<SenderCounters>::default();
                 parts.push(Part {
                     counters: Arc::clone(&counters),
                     bytes_until,
                     task: Arc::clone(&lane.counters),
+                    gaps: gap_view,
                     returns: Vec::new(),
                 });
-                let pps = pps.map(|pps| pps / self.queues as f64);
                 let pace = Pace::new(pps);
                 paces.push(StreamPace {
                     stream: spec.name.clone(),
@@ -298,6 +317,7 @@ impl Rig {
                     left: spec.count.map_or(u64::MAX, |count| share(count, queue, self.queues)),
                     seed,
                     counters,
+                    gaps,
                     schedule: None,
                 });
             }

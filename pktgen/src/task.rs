@@ -13,6 +13,7 @@ use pollux_eal::clock::Clock;
 use pollux_mempool::Burst;
 
 use crate::count::{SenderCounters, TaskCounters};
+use crate::gaps::Gaps;
 use crate::replay::Replay;
 use crate::schedule::{Pattern, Schedule};
 use crate::stamp::{self, Stamp};
@@ -41,6 +42,8 @@ pub(crate) struct Sender {
     pub(crate) left: u64,
     pub(crate) seed: u64,
     pub(crate) counters: Arc<SenderCounters>,
+    /// Where they are measured.
+    pub(crate) gaps: Option<Box<Gaps>>,
     /// While packets are sent.
     pub(crate) schedule: Option<Schedule>,
 }

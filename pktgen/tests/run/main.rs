@@ -301,6 +301,23 @@ fn refused(args: &[&str]) -> (Option<i32>, String) {
 }
 
 #[test]
+fn gaps_are_held_against_the_rate() {
+    let seen =
+        report(&["--vdev", "net_null0,no-rx=1", "--", "--rate", "100kpps", "--duration", "0.5", "--gaps"]);
+    let gaps = &seen["streams"][0]["gaps"];
+    // The last packet may be late by what the machine does otherwise.
+    assert!(number(&gaps["mean_error"]).abs() < 0.05, "{seen}");
+    let [p50, p99, max] = ["p50_error_ns", "p99_error_ns", "max_error_ns"].map(|name| number(&gaps[name]));
+    assert!(p50 < 10_000.0 && p50 <= p99 && p99 <= max, "half are off by less than a gap: {seen}");
+    assert!(count(&gaps["left_out"]) < count(&seen["streams"][0]["sent"]), "{seen}");
+    for args in [&["--gaps"][..], &["--gaps", "--rate", "1kpps", "--pattern", "poisson"]] {
+        let (code, line) = refused(&[&["--vdev", "net_null0", "--"], args].concat());
+        assert_eq!(code, Some(2), "{line}");
+        assert!(line.contains("--gaps: stream '0' has no constant rate: give it --rate"), "{line}");
+    }
+}
+
+#[test]
 fn each_mistake_gives_one_line() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = |name: &str, text: &str| {

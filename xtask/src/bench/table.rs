@@ -126,6 +126,9 @@ pub(crate) const PLAN: &[Plan] = &[
     program("pktgen_random", "cycles/packet", 1.0),
     // Beside itself, when no return is measured.
     program("pktgen_latency", "cycles/packet", 1.5),
+    // A million packets a second for ten seconds: the mean rate, and the 99th percentile of what gaps are off.
+    Plan { most: Some(100.0), target: None, ..program("pktgen_pacing_mean", "ppm", 0.0) },
+    Plan { most: Some(2.0), target: None, ..program("pktgen_pacing_p99", "us", 0.0) },
     Plan { most: Some(0.02), target: None, ..program("testpmd_interrupt_idle", "cores", 0.0) },
     program("pcap_null", "cycles/packet", 0.7),
     program("l3fwd_pcap_null", "cycles/packet", 0.8),
