@@ -11,6 +11,10 @@ use pollux_tests::patience::patient;
 use pollux_tests::program::{Running, with_default_signals};
 use pollux_tests::require::{Need, require};
 
+mod examples {
+    mod firewall;
+}
+
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Where a program of `examples/` is; `None`, with a line, where nobody built them.
