@@ -21,9 +21,10 @@ pub fn app(name: &str) -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| top.join("target"), PathBuf::from);
     let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
     if !built.contains(name) {
+        // Of the whole workspace: one package alone has other features, and is built anew with all that it needs.
         let done = Command::new(env!("CARGO"))
             .current_dir(&top)
-            .args(["build", "--quiet", "--release", "--package", "pollux-apps", "--bin", name])
+            .args(["build", "--quiet", "--release", "--workspace", "--bin", name])
             .status();
         assert!(done.is_ok_and(|status| status.success()), "{name} does not build");
         built.insert(name.into());

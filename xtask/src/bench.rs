@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 
 use clap::Subcommand;
 
-use crate::run::{Outcome, cargo, must};
+use crate::run::{Outcome, build};
 use bounds::Bounds;
 use peer::Root;
 use server::Server;
@@ -87,20 +87,17 @@ pub(crate) fn bench(args: &Args) -> Outcome {
     if let Some(Beside::Witness { native }) = args.beside {
         return witness::bench(args, native);
     }
-    build(
-        &["pollux-apps", "pollux-benches", "pollux-pktgen", "pollux-testpmd"],
-        &[
-            "l2fwd",
-            "l3fwd",
-            "testpmd",
-            "pktgen",
-            "figures",
-            "mlx5_rxtx32",
-            "mlx5_start",
-            "verbs_post",
-            "mlx5_l2fwd",
-        ],
-    )?;
+    build(&[
+        "l2fwd",
+        "l3fwd",
+        "testpmd",
+        "pktgen",
+        "figures",
+        "mlx5_rxtx32",
+        "mlx5_start",
+        "verbs_post",
+        "mlx5_l2fwd",
+    ])?;
     let bounds = Bounds::read(table::is_on_models)?;
     let plan: Vec<Plan> = table::PLAN
         .iter()
@@ -152,14 +149,6 @@ pub(crate) fn bench(args: &Args) -> Outcome {
         failed.push(format!("over their bounds of benches/bounds.toml: {}", broken.join(", ")));
     }
     if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
-}
-
-/// Builds programs as the README builds them.
-fn build(packages: &[&str], programs: &[&str]) -> Outcome {
-    let mut args = vec!["build", "--release"];
-    args.extend(packages.iter().flat_map(|package| ["--package", *package]));
-    args.extend(programs.iter().flat_map(|program| ["--bin", *program]));
-    must(&mut cargo(&args))
 }
 
 /// All figures of the two pipe servers, trial by trial in turn.

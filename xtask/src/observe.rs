@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::run::{Outcome, cargo, must, output, release_dir};
+use crate::run::{Outcome, build, cargo, must, output, release_dir};
 
 /// Crates whose unit tests need nothing of the machine.
 const PLAIN: [&str; 7] = ["config", "ring", "wire", "eal", "mempool", "port", "port-soft"];
@@ -56,8 +56,7 @@ pub(crate) fn unprivileged() -> Outcome {
     if output(Command::new("id").arg("-u"))?.trim() != "0" {
         return Err("this task becomes another user: it needs root".into());
     }
-    must(&mut cargo(&["build", "--release", "--package", "pollux-apps", "--bin", "l2fwd"]))?;
-    must(&mut cargo(&["build", "--release", "--package", "pollux-mlx5-run"]))?;
+    build(&["l2fwd", "mlx5-run"])?;
     // All of them: packages alone would be built with other features, and anew.
     let messages = output(&mut cargo(&["test", "--workspace", "--no-run", "--message-format=json"]))?;
     let open = Open::make()?;
@@ -111,7 +110,7 @@ const EDGE: f64 = 0.6;
 /// No system call on an `lcore-*` thread between start and stop, on null ports, on ring ports, on the device model; nor while it pauses
 /// because nothing comes.
 pub(crate) fn quiet() -> Outcome {
-    must(&mut cargo(&["build", "--release", "--package", "pollux-apps", "--bin", "l2fwd"]))?;
+    build(&["l2fwd"])?;
     let open = Open::make()?;
     for (what, devices, options) in [
         ("null ports", ["net_null0,size=64", "net_null1,size=64"], &[][..]),

@@ -33,6 +33,14 @@ pub(crate) fn cargo(args: &[&str]) -> Command {
     command
 }
 
+/// Builds programs as README.md does: for the whole workspace, whichever is wanted. A package alone has other features, and would be built
+/// anew with all that it needs.
+pub(crate) fn build(programs: &[&str]) -> Outcome {
+    let mut args = vec!["build", "--release", "--workspace"];
+    args.extend(programs.iter().flat_map(|program| ["--bin", *program]));
+    must(&mut cargo(&args))
+}
+
 /// Runs a command to its end with our own output streams.
 pub(crate) fn must(command: &mut Command) -> Outcome {
     eprintln!("xtask: {}", shown(command));

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 
-use crate::run::{Outcome, cargo, must, release_dir, root, target_dir};
+use crate::run::{Outcome, build, cargo, must, release_dir, root, target_dir};
 use crate::{debian, interrupt};
 use report::{Report, Verdict};
 use suite::Suite;
@@ -87,7 +87,7 @@ fn dpdk() -> Outcome {
 }
 
 fn pyverbs(args: &Args) -> Outcome {
-    must(&mut cargo(&["build", "--release", "--package", "pollux-mlx5-run"]))?;
+    build(&["mlx5-run"])?;
     let suite = Suite::fetch(&debian::cache_dir()?)?;
     let run = Run::new(suite)?;
     let mut names = run.names()?;

@@ -44,13 +44,8 @@ impl Stage {
         fs::create_dir_all(stage.path("tmp")).expect("a folder");
 
         stage.script("bin/id", "echo 0");
-        let programs = [
-            "guest_init",
-            "mlx5-device",
+        let apps = [
             "l2fwd",
-            "uverbs",
-            "kernel",
-            "guest",
             "rc_pingpong",
             "uc_pingpong",
             "ud_pingpong",
@@ -65,17 +60,28 @@ impl Stage {
             "atomic_bw",
             "atomic_lat",
         ];
-        let built: Vec<String> = programs
-            .iter()
-            .map(|name| {
-                format!(
-                    "echo '{{\"target\":{{\"name\":\"{name}\"}},\"executable\":\"{}\"}}'",
-                    stage.path(&format!("bin/{name}")).display()
-                )
-            })
-            .collect();
+        let mut programs = vec![
+            ("tests", "bin", "guest_init"),
+            ("mlx5-model", "bin", "mlx5-device"),
+            ("uverbs", "test", "uverbs"),
+            ("verbs", "test", "kernel"),
+            ("tests", "test", "guest"),
+        ];
+        programs.extend(apps.map(|name| ("apps", "bin", name)));
+        let built = |(folder, kind, name): &(&str, &str, &str)| {
+            let message = serde_json::json!({
+                "manifest_path": format!("/workspace/{folder}/Cargo.toml"),
+                "target": {"name": name, "kind": [kind]},
+                "profile": {"test": *kind == "test"},
+                "executable": stage.path(&format!("bin/{name}")),
+            });
+            format!("echo '{message}'")
+        };
+        let built: Vec<String> = programs.iter().map(built).collect();
         stage.script("bin/cargo", &built.join("\n"));
-        for name in programs {
+        // It is told of `--strip-debug -o TO FROM`.
+        stage.script("bin/strip", "cp $4 $3");
+        for (.., name) in programs {
             stage.script(&format!("bin/{name}"), "exit 9");
         }
         // Devices live until the machine is off.

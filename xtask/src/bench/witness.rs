@@ -9,11 +9,11 @@ mod mode;
 use std::process::Command;
 use std::time::SystemTime;
 
+use super::Args;
 use super::peer::{Root, native};
 use super::table::{Figure, Pair, Plan, Report, Source, cycles, median};
 use super::turn::alternate;
-use super::{Args, build};
-use crate::run::{Outcome, output, release_dir};
+use crate::run::{Outcome, build, output, release_dir};
 
 use mode::{Built, Ours, Theirs};
 
@@ -135,7 +135,7 @@ pub(super) fn bench(args: &Args, native: bool) -> Outcome {
     if native {
         native::prepare(&root)?;
     }
-    build(&["pollux-benches", "pollux-mlx5-run"], &["mlx5_rxtx32", "mlx5_start", "verbs_post", "mlx5-run"])?;
+    build(&["mlx5_rxtx32", "mlx5_start", "verbs_post", "mlx5-run"])?;
     for file in ["mlx5-run", "libpollux_mlx5_run.so"] {
         root.take(&release_dir().join(file))?;
     }

@@ -9,7 +9,8 @@ use serde::Deserialize;
 
 use super::table::{Program, Witness};
 use super::tree;
-use crate::run::{Outcome, output};
+use crate::check::TARGET;
+use crate::run::{Outcome, output, target_dir};
 use crate::trial::{self, End};
 
 /// Whose tests are tried: all that stand on the driver and can be run by anyone.
@@ -55,6 +56,7 @@ impl Programs {
     pub(super) fn build(scope: &Scope) -> Outcome<Self> {
         let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         command.current_dir(tree::tree()).args(["test", "--no-run", "--quiet", "--message-format=json"]);
+        command.args(["--target", TARGET]);
         match scope {
             Scope::Whole => {
                 command.args(WHOLE.iter().map(|name| format!("--package=pollux-{name}")));
@@ -74,7 +76,8 @@ impl Programs {
             }
         }
         command
-            .env("CARGO_TARGET_DIR", tree::folder().join("build"))
+            // Procedural macros and build scripts are built there already; the flags keep the rest apart.
+            .env("CARGO_TARGET_DIR", target_dir())
             // What is quickest to build and run in all.
             .env("CARGO_PROFILE_TEST_OPT_LEVEL", "1")
             .env("CARGO_PROFILE_TEST_DEBUG", "0")

@@ -4,10 +4,12 @@ mod list;
 pub(crate) mod witness;
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
-use crate::run::{Outcome, cargo, output, target_dir};
+use crate::run::{Outcome, cargo, must, output, target_dir};
 
 /// Commands that run one after the other in a guest of their own, until one fails.
 #[derive(Default)]
@@ -165,142 +167,64 @@ pub(crate) struct Program {
     pub(crate) inside: &'static str,
 }
 
-/// Programs are linked statically for this target: the guest's libraries are none of ours. Naming the target keeps the
-/// flag away from build scripts and procedural macros.
-const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// The functions' program, which runs on the host.
 pub(crate) const DEVICE: &str = "mlx5-device";
 
-/// Builds every program that the jobs name: by one command, since cargo builds what packages share anew for each choice of them that needs
-/// other features of it.
+/// Builds every program that the jobs name, as the tests of this machine are built: a build of their own would take longer than the guests
+/// do. The guest has a C library, of a release that is not older than the one that they are linked with.
 pub(crate) fn build(jobs: &[Job]) -> Outcome<Vec<Program>> {
-    let mut targets =
-        vec![Target { package: "pollux-tests", kind: "--bin", name: "guest_init", inside: "/init" }];
+    let mut targets = vec![Target { folder: "tests", kind: "bin", name: "guest_init", inside: "/init" }];
     if jobs.iter().any(|job| !job.wires.is_empty()) {
-        targets.push(Target { package: "pollux-mlx5-model", kind: "--bin", name: DEVICE, inside: DEVICE });
+        targets.push(Target { folder: "mlx5-model", kind: "bin", name: DEVICE, inside: DEVICE });
     }
     let apps: BTreeSet<&'static str> = jobs.iter().flat_map(|job| job.apps).copied().collect();
     targets.extend(apps.into_iter().map(|inside| {
         let name = inside.trim_start_matches("/ours/");
-        Target { package: "pollux-apps", kind: "--bin", name, inside }
+        Target { folder: "apps", kind: "bin", name, inside }
     }));
     let named = |inside: &str| {
         jobs.iter().flat_map(|job| job.commands).flat_map(|words| *words).any(|word| *word == inside)
     };
     let tests = list::TEST_PROGRAMS.iter().filter(|(.., inside)| named(inside));
-    targets.extend(tests.map(|&(package, name, inside)| Target { package, kind: "--test", name, inside }));
-    let packages: BTreeSet<&str> = targets.iter().map(|target| target.package).collect();
-    let args = packages.into_iter().flat_map(|package| ["--package", package]);
-    let args = args.chain(targets.iter().flat_map(|target| [target.kind, target.name]));
-    let said = built(&args.collect::<Vec<_>>())?;
-    let program =
-        |target: &Target| Ok(Program { file: executable(&said, target.name)?, inside: target.inside });
+    targets.extend(tests.map(|&(folder, name, inside)| Target { folder, kind: "test", name, inside }));
+    let build = ["test", "--workspace", "--no-run", "--message-format", "json-render-diagnostics"];
+    let mut messages: Vec<serde_json::Value> = Vec::new();
+    // The last is not among what `cargo test` runs.
+    for more in [&[][..], &["--test", "guest"]] {
+        let said = output(cargo(&build).args(more))?;
+        messages.extend(said.lines().filter_map(|line| serde_json::from_str(line).ok()));
+    }
+    let folder = target_dir().join("guest");
+    fs::create_dir_all(&folder).map_err(|why| format!("cannot make {}: {why}", folder.display()))?;
+    let program = |target: &Target| {
+        let built = messages.iter().find_map(|message| target.executable(message));
+        let built = built.ok_or_else(|| format!("cargo built no program {}", target.name))?;
+        // What a debugger reads would fill the guest's memory.
+        let file = folder.join(target.inside.trim_start_matches('/').replace('/', "_"));
+        must(Command::new("strip").arg("--strip-debug").arg("-o").arg(&file).arg(built))?;
+        Ok(Program { file, inside: target.inside })
+    };
     targets.iter().map(program).collect()
 }
 
 /// A program as cargo knows it, and where the guest has it.
 struct Target {
-    package: &'static str,
+    folder: &'static str,
     kind: &'static str,
     name: &'static str,
     inside: &'static str,
 }
 
-fn built(args: &[&str]) -> Outcome<String> {
-    output(
-        cargo(&["build", "--profile", "test"])
-            .args(args)
-            .args(["--target", TARGET, "--message-format", "json-render-diagnostics"])
-            .env("CARGO_TARGET_DIR", target_dir().join("guest"))
-            .env("CARGO_PROFILE_TEST_STRIP", "debuginfo")
-            // The guest's processor is emulated.
-            .env("CARGO_PROFILE_TEST_OPT_LEVEL", "2")
-            .env("RUSTFLAGS", "-C target-feature=+crt-static"),
-    )
-}
-
-/// Finds the path of a program in what cargo said.
-fn executable(said: &str, name: &str) -> Outcome<PathBuf> {
-    said.lines()
-        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
-        .filter(|message| message["target"]["name"] == name)
-        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
-        .ok_or_else(|| format!("cargo built no program {name}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::run::root;
-
-    const USUAL: Settings<'_> = Settings { only: None, minutes: 3, patience: 1.0, record: false };
-
-    #[test]
-    fn a_name_is_that_job_and_else_a_part_of_names() {
-        let names = |text: &str, extent| -> Vec<&str> {
-            chosen(text, extent).expect("some").iter().map(|job| job.name).collect()
-        };
-        assert_eq!(names("verbs-rxe", Extent::Usual), ["verbs-rxe"]);
-        assert!(names("rxe", Extent::Usual).len() > 2);
-        assert!(!names("", Extent::Usual).contains(&"mlx5-soak"));
-        assert!(names("", Extent::All).contains(&"mlx5-soak"));
-        let short = names("", Extent::Short);
-        assert!(
-            short.contains(&"verbs-rxe") && !short.contains(&"mlx5-soak") && short.len() < 12,
-            "{short:?}"
-        );
-        assert_eq!(names("mlx5-soak", Extent::Usual), ["mlx5-soak"], "who asks by name means it");
-        assert_eq!(names("soak", Extent::Usual), ["mlx5-soak"], "by a part of it, too");
-        assert!(!names("mlx5", Extent::Usual).contains(&"mlx5-soak"), "not among others");
-        let why = chosen("verbs-on-the-moon", Extent::All).err().expect("none");
-        assert!(why.starts_with("no job's name contains 'verbs-on-the-moon'; jobs: uverbs-rxe, "), "{why}");
-    }
-
-    #[test]
-    fn names_are_unique_and_so_are_the_tests_of_a_long_job() {
-        let all = list::all();
-        let names: BTreeSet<_> = all.iter().map(|job| job.name).collect();
-        assert_eq!(names.len(), all.len());
-        // What no job names would never run.
-        for module in
-            std::fs::read_to_string(root().join("tests/tests/guest/main.rs")).expect("the tests").lines()
-        {
-            let Some(module) = module.strip_prefix("mod ").and_then(|rest| rest.strip_suffix(';')) else {
-                continue;
-            };
-            let filter = format!("{module}::");
-            let named = all
-                .iter()
-                .flat_map(|job| job.commands)
-                .any(|words| words.iter().any(|word| word.starts_with(&filter)));
-            assert!(named || module == "bed", "no job runs the tests of tests/tests/guest/{module}.rs");
-        }
-    }
-
-    #[test]
-    fn what_a_job_begins_with_comes_first() {
-        let jobs = chosen("verbs-rxe", Extent::Usual).expect("it");
-        let said: serde_json::Value = serde_json::from_str(&USUAL.describe(&jobs)).expect("JSON");
-        let commands = said[0]["commands"].as_array().expect("commands");
-        assert_eq!(commands.len(), jobs[0].setup.len() + jobs[0].commands.len());
-        assert_eq!(commands[0], serde_json::json!(["modprobe", "ib_uverbs"]));
-        assert!(
-            commands.last().is_some_and(|last| last.to_string().contains("/ours/verbs-kernel")),
-            "{said}"
-        );
-    }
-
-    #[test]
-    fn settings_reach_the_guest() {
-        let jobs = chosen("mlx5-soak", Extent::All).expect("it");
-        let said = USUAL.describe(&jobs);
-        assert!(said.contains("\"POLLUX_SOAK_MINUTES\":\"3\"") && !said.contains("POLLUX_RECORD"), "{said}");
-        assert!(said.contains("\"POLLUX_PATIENCE\":\"1\""), "{said}");
-        let patient = Settings { patience: 2.0, record: true, only: Some("one"), ..USUAL };
-        let said = patient.describe(&jobs);
-        assert!(said.contains("\"POLLUX_RECORD\":\"1\"") && said.contains("\"one\""), "{said}");
-        assert!(said.contains("\"POLLUX_PATIENCE\":\"2\""), "{said}");
-        assert_eq!(patient.limit(&jobs[0]), USUAL.limit(&jobs[0]) * 2);
-        assert!(USUAL.limit(&jobs[0]) > Duration::from_secs(240));
+impl Target {
+    /// Where it stands, if a message of cargo is of it.
+    fn executable<'m>(&self, message: &'m serde_json::Value) -> Option<&'m str> {
+        let target = &message["target"];
+        // A program's unit tests have its name and kind.
+        let is_tests = message["profile"]["test"] == true;
+        let is_it = target["name"] == self.name
+            && target["kind"][0] == self.kind
+            && is_tests == (self.kind == "test");
+        let folder = Path::new(message["manifest_path"].as_str()?).parent()?.file_name()?;
+        (is_it && folder == self.folder).then(|| message["executable"].as_str())?
     }
 }

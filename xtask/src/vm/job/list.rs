@@ -5,11 +5,11 @@ use super::{Job, Wire};
 
 /// The tests of `tests/tests/guest`, as the guest has them. The word behind it says which.
 pub(super) const GUEST: &str = "/ours/guest";
-/// Test programs that jobs start: package, test, and where the guest has it.
+/// Test programs that jobs start: folder of the package, test, and where the guest has it.
 pub(super) const TEST_PROGRAMS: &[(&str, &str, &str)] = &[
-    ("pollux-uverbs", "uverbs", "/ours/uverbs"),
-    ("pollux-verbs", "kernel", "/ours/verbs-kernel"),
-    ("pollux-tests", "guest", GUEST),
+    ("uverbs", "uverbs", "/ours/uverbs"),
+    ("verbs", "kernel", "/ours/verbs-kernel"),
+    ("tests", "guest", GUEST),
 ];
 
 /// A device of rdma_rxe, rxe0, over one end of a pair of interfaces.
