@@ -27,7 +27,7 @@ use lane::Lane;
 use pollux::kit::{Meter, RunOptions, Watch, WatchedFile};
 use pollux::prelude::*;
 use pollux::ring::mpmc;
-use rules::Rules;
+use rules::{LCORES, Rules};
 
 /// Room in the ring of an lcore, in packets.
 const HANDED: usize = 1024;
@@ -53,7 +53,7 @@ fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
     let (mut publisher, reader) = rcu::published(first);
     let mut bringup = Bringup::new(line)?;
     let ids = [PortId(0), PortId(1)];
-    let lcores = bringup.eal.lcores().dataplane();
+    let lcores: Vec<_> = bringup.eal.lcores().dataplane().into_iter().take(LCORES).collect();
     let request = options.run.port_request(lcores.len()).queues(lcores.len() as u16).promiscuous(true);
     let (ports, _pool) = bringup.start_ports(&ids, &request)?;
     let mac = bringup.mac(ids[1])?;

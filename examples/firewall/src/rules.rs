@@ -24,8 +24,8 @@ use serde::Deserialize;
 
 /// The largest file.
 const BYTES_MAX: u64 = 1 << 20;
-/// The most lcores.
-const LCORES: usize = 64;
+/// The most lcores that are used.
+pub(crate) const LCORES: usize = 64;
 
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -95,7 +95,7 @@ impl Entry {
 }
 
 impl Rules {
-    /// Reads the file. What was counted by rules of `before` goes on with those of the same names.
+    /// Reads the file. Rules of one name are counted together, and what was counted by those of `before` goes on.
     pub(crate) fn read(file: &mut WatchedFile, before: Option<&Self>) -> Result<Self, String> {
         let text = file.read(BYTES_MAX)?;
         let content = TomlFile::new(file.path(), text).parse();
@@ -107,14 +107,15 @@ impl Rules {
         };
         let rules = entries.iter().enumerate().map(rule).collect::<Result<Vec<_>, _>>()?;
         let classifier = Classifier::new(&rules).map_err(|why| told(why.to_string()))?;
-        let case = |(name, allow): (String, bool)| {
-            let known = before.and_then(|before| before.cases.iter().find(|case| case.name == name));
+        let named = entries.into_iter().map(|entry| (entry.name, entry.allow));
+        let mut cases: Vec<Case> = Vec::new();
+        for (name, allow) in named.chain([("default".into(), default_allow)]) {
+            let before = before.iter().flat_map(|before| &before.cases);
+            let known = cases.iter().chain(before).find(|case| case.name == name);
             let decided = known.map(|case| Arc::clone(&case.decided));
             let decided = decided.unwrap_or_else(|| (0..LCORES).map(|_| Decided::default()).collect());
-            Case { name, allow, decided }
-        };
-        let named = entries.into_iter().map(|entry| (entry.name, entry.allow));
-        let cases = named.chain([("default".into(), default_allow)]).map(case).collect();
+            cases.push(Case { name, allow, decided });
+        }
         Ok(Self { address, classifier, cases })
     }
 
