@@ -38,7 +38,16 @@ pub(crate) fn cargo(args: &[&str]) -> Command {
 pub(crate) fn build(programs: &[&str]) -> Outcome {
     let mut args = vec!["build", "--release", "--workspace"];
     args.extend(programs.iter().flat_map(|program| ["--bin", *program]));
-    must(&mut cargo(&args))
+    must(&mut cargo(&args))?;
+    if programs.contains(&"mlx5-run") { beside_programs("libpollux_mlx5_run.so") } else { Ok(()) }
+}
+
+/// Puts a library that a program was built with to the programs, where cargo puts only those that it is asked for.
+fn beside_programs(library: &str) -> Outcome {
+    let (from, to) = (release_dir().join("deps").join(library), release_dir().join(library));
+    // It may be another name of the same file.
+    drop(std::fs::remove_file(&to));
+    std::fs::copy(&from, &to).map(drop).map_err(|why| format!("cannot copy {}: {why}", from.display()))
 }
 
 /// Runs a command to its end with our own output streams.
