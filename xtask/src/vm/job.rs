@@ -228,3 +228,80 @@ impl Target {
         (is_it && folder == self.folder).then(|| message["executable"].as_str())?
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::root;
+
+    const USUAL: Settings<'_> = Settings { only: None, minutes: 3, patience: 1.0, record: false };
+
+    #[test]
+    fn a_name_is_that_job_and_else_a_part_of_names() {
+        let names = |text: &str, extent| -> Vec<&str> {
+            chosen(text, extent).expect("some").iter().map(|job| job.name).collect()
+        };
+        assert_eq!(names("verbs-rxe", Extent::Usual), ["verbs-rxe"]);
+        assert!(names("rxe", Extent::Usual).len() > 2);
+        assert!(!names("", Extent::Usual).contains(&"mlx5-soak"));
+        assert!(names("", Extent::All).contains(&"mlx5-soak"));
+        let short = names("", Extent::Short);
+        assert!(
+            short.contains(&"verbs-rxe") && !short.contains(&"mlx5-soak") && short.len() < 12,
+            "{short:?}"
+        );
+        assert_eq!(names("mlx5-soak", Extent::Usual), ["mlx5-soak"], "who asks by name means it");
+        assert_eq!(names("soak", Extent::Usual), ["mlx5-soak"], "by a part of it, too");
+        assert!(!names("mlx5", Extent::Usual).contains(&"mlx5-soak"), "not among others");
+        let why = chosen("verbs-on-the-moon", Extent::All).err().expect("none");
+        assert!(why.starts_with("no job's name contains 'verbs-on-the-moon'; jobs: uverbs-rxe, "), "{why}");
+    }
+
+    #[test]
+    fn names_are_unique_and_so_are_the_tests_of_a_long_job() {
+        let all = list::all();
+        let names: BTreeSet<_> = all.iter().map(|job| job.name).collect();
+        assert_eq!(names.len(), all.len());
+        // What no job names would never run.
+        for module in
+            std::fs::read_to_string(root().join("tests/tests/guest/main.rs")).expect("the tests").lines()
+        {
+            let Some(module) = module.strip_prefix("mod ").and_then(|rest| rest.strip_suffix(';')) else {
+                continue;
+            };
+            let filter = format!("{module}::");
+            let named = all
+                .iter()
+                .flat_map(|job| job.commands)
+                .any(|words| words.iter().any(|word| word.starts_with(&filter)));
+            assert!(named || module == "bed", "no job runs the tests of tests/tests/guest/{module}.rs");
+        }
+    }
+
+    #[test]
+    fn what_a_job_begins_with_comes_first() {
+        let jobs = chosen("verbs-rxe", Extent::Usual).expect("it");
+        let said: serde_json::Value = serde_json::from_str(&USUAL.describe(&jobs)).expect("JSON");
+        let commands = said[0]["commands"].as_array().expect("commands");
+        assert_eq!(commands.len(), jobs[0].setup.len() + jobs[0].commands.len());
+        assert_eq!(commands[0], serde_json::json!(["modprobe", "ib_uverbs"]));
+        assert!(
+            commands.last().is_some_and(|last| last.to_string().contains("/ours/verbs-kernel")),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn settings_reach_the_guest() {
+        let jobs = chosen("mlx5-soak", Extent::All).expect("it");
+        let said = USUAL.describe(&jobs);
+        assert!(said.contains("\"POLLUX_SOAK_MINUTES\":\"3\"") && !said.contains("POLLUX_RECORD"), "{said}");
+        assert!(said.contains("\"POLLUX_PATIENCE\":\"1\""), "{said}");
+        let patient = Settings { patience: 2.0, record: true, only: Some("one"), ..USUAL };
+        let said = patient.describe(&jobs);
+        assert!(said.contains("\"POLLUX_RECORD\":\"1\"") && said.contains("\"one\""), "{said}");
+        assert!(said.contains("\"POLLUX_PATIENCE\":\"2\""), "{said}");
+        assert_eq!(patient.limit(&jobs[0]), USUAL.limit(&jobs[0]) * 2);
+        assert!(USUAL.limit(&jobs[0]) > Duration::from_secs(240));
+    }
+}
