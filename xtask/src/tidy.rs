@@ -159,7 +159,9 @@ pub(crate) fn tidy() -> Outcome {
     let mut wrong = Vec::new();
     for (name, allowed) in MAY_DEPEND {
         dependencies(name, allowed, &mut wrong)?;
-        wrong.extend(unfit(name, &manifest(name)?));
+        let manifest = manifest(name)?;
+        wrong.extend(unfit(name, &manifest));
+        silenced(&root().join(name), &manifest, &mut wrong)?;
         sources(name, &mut wrong)?;
         circle::check(name, &mut wrong)?;
     }
@@ -264,6 +266,31 @@ fn unfit(name: &str, manifest: &toml::Table) -> Vec<String> {
     }
     let missing = PUBLISHED.iter().filter(|key| !has(key));
     missing.map(|key| format!("{name}/Cargo.toml: a package that is published has `{key}`")).collect()
+}
+
+/// Tests in programs whose manifest says that they have none: they would never run.
+fn silenced(folder: &Path, manifest: &toml::Table, wrong: &mut Vec<String>) -> Outcome {
+    let programs = manifest.get("bin").and_then(toml::Value::as_array).into_iter().flatten();
+    for program in programs.filter(|program| program.get("test") == Some(&toml::Value::Boolean(false))) {
+        let text = |key: &str| program.get(key).and_then(toml::Value::as_str);
+        let name = text("name").unwrap_or_default();
+        let mut files = Vec::new();
+        match text("path") {
+            Some(path) => files.push(folder.join(path)),
+            None => {
+                rust_files(&folder.join("src/bin").join(name), &mut files)?;
+                files.push(folder.join("src/bin").join(name).with_extension("rs"));
+            }
+        }
+        let has_tests = |file: &&PathBuf| {
+            let text = fs::read_to_string(file).unwrap_or_default();
+            ["#[test]", "cfg(test)"].iter().any(|mark| text.contains(mark))
+        };
+        wrong.extend(files.iter().filter(has_tests).map(|file| {
+            format!("{}: has tests, and {name} has `test = false` in its manifest", file.display())
+        }));
+    }
+    Ok(())
 }
 
 fn sources(name: &str, wrong: &mut Vec<String>) -> Outcome {
@@ -379,6 +406,31 @@ mod tests {
         let rest = PUBLISHED[1..].iter().map(|key| format!("{key}.workspace = true\n"));
         assert_eq!(unfit("wire", &format!("{bare}{}", rest.collect::<String>())), 0);
         assert_eq!((unfit("tests", bare), unfit("tests", &format!("{bare}publish = false\n"))), (1, 0));
+    }
+
+    #[test]
+    fn programs_that_say_so_have_no_tests() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let put = |file: &str, text: &str| {
+            let file = folder.path().join(file);
+            fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");
+            fs::write(file, text).expect("a file");
+        };
+        put("src/main.rs", "fn main() {}\n");
+        put("src/bin/one.rs", "#[cfg(test)]\nmod tests {}\n");
+        put("src/bin/two/main.rs", "mod rest;\n");
+        put("src/bin/two/rest.rs", "#[test]\nfn test() {}\n");
+        let wrong = |bins: &str| {
+            let mut wrong = Vec::new();
+            silenced(folder.path(), &bins.parse().expect("a manifest"), &mut wrong).expect("files");
+            wrong.len()
+        };
+        assert_eq!(wrong("[[bin]]\nname = \"none\"\npath = \"src/main.rs\"\ntest = false\n"), 0);
+        assert_eq!(
+            wrong("[[bin]]\nname = \"one\"\ntest = false\n[[bin]]\nname = \"two\"\ntest = false\n"),
+            2
+        );
+        assert_eq!(wrong("[[bin]]\nname = \"one\"\n"), 0, "they run");
     }
 
     #[test]
