@@ -1,8 +1,9 @@
 //! Sockets of a file prefix: where they are, and how they get there. Other processes of the same prefix keep theirs, those of dead ones are
 //! taken over.
 //!
-//! Called by `telemetry` here, by `bringup` for captures, and by their clients, which look for them.
+//! Called by `telemetry` here, by `bringup` for captures, by `pktgen` for its commands, and by their clients, which look for them.
 
+mod messages;
 mod serve;
 
 use std::ffi::OsString;
@@ -16,6 +17,9 @@ use rustix::net::SocketFlags;
 
 use crate::EalError;
 use crate::socket_file::{SocketFile, SocketFileError};
+#[cfg(test)]
+pub(crate) use messages::UNREAD_MAX;
+pub use messages::{Answers, MessageClient, Messages};
 pub use serve::{Gone, Service, serve};
 
 /// Names of sockets of one prefix are tried up to this suffix. Source: DPDK `lib/telemetry/telemetry.c`, a 16-bit suffix.

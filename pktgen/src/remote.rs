@@ -14,7 +14,7 @@ use std::time::Duration;
 use pollux_bringup::BringupError;
 use pollux_bringup::program::say;
 use pollux_eal::event::EventFd;
-use pollux_eal::prefix_socket::{PrefixSocket, beside, serve};
+use pollux_eal::prefix_socket::{Messages, PrefixSocket, beside, serve};
 use pollux_eal::{ControlThread, Eal};
 
 use crate::report::Reported;
@@ -62,11 +62,11 @@ impl Remote {
         let end = Arc::new(EventFd::new()?);
         let ended = Arc::clone(&end);
         let thread = eal.control_thread("rpc", move |_| {
-            let mut clients = Clients(session);
+            let mut clients = Messages::new(Clients(session));
             if let Err(error) = serve(&listener, &ended, &mut clients) {
                 say(format_args!("pktgen: cannot wait for clients: {error}; no more commands are taken"));
             }
-            clients.0
+            clients.into_inner().0
         })?;
         Ok(Served { end, thread })
     }

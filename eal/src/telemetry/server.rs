@@ -1,85 +1,23 @@
 //! The thread that answers all clients.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::{Duration, Instant};
-
-use rustix::event::PollFlags;
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags};
-
 use super::CLIENTS_MAX;
 use super::command::{MESSAGE_MAX, info};
 use crate::event::EventFd;
-use crate::prefix_socket::{Gone, PrefixSocket, Service, serve};
-
-/// After this a client that does not read its answer makes room for one that waits to be accepted.
-const UNREAD_MAX: Duration = Duration::from_secs(1);
-
-/// One client.
-struct Client {
-    socket: OwnedFd,
-    /// An answer that the socket had no room for, and since when.
-    unsent: Option<(String, Instant)>,
-}
-
-impl Client {
-    fn new(socket: OwnedFd) -> Result<Self, Gone> {
-        let mut client = Self { socket, unsent: None };
-        client.send(info().to_string()).map(|()| client)
-    }
-
-    fn send(&mut self, answer: String) -> Result<(), Gone> {
-        match rustix::net::send(&self.socket, answer.as_bytes(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
-            // A message goes as a whole or not at all.
-            Ok(_) => self.unsent = None,
-            Err(Errno::AGAIN | Errno::INTR | Errno::NOBUFS) => {
-                let since = self.unsent.take().map_or_else(Instant::now, |(_, since)| since);
-                self.unsent = Some((answer, since));
-            }
-            Err(_) => return Err(Gone),
-        }
-        Ok(())
-    }
-
-    /// One message, or one more try to send an answer.
-    fn step(&mut self, answer: &impl Fn(&[u8]) -> String) -> Result<(), Gone> {
-        if let Some((unsent, since)) = self.unsent.take() {
-            self.unsent = Some((String::new(), since));
-            return self.send(unsent);
-        }
-        let mut message = [0; MESSAGE_MAX];
-        // The kernel drops what has no room of a longer message.
-        match rustix::net::recv(&self.socket, &mut message, RecvFlags::DONTWAIT) {
-            Ok((0, _)) => Err(Gone),
-            Ok((bytes, _)) => self.send(answer(&message[..bytes])),
-            Err(Errno::AGAIN | Errno::INTR) => Ok(()),
-            Err(_) => Err(Gone),
-        }
-    }
-}
+use crate::prefix_socket::{Answers, Messages, PrefixSocket, serve};
 
 /// Answers each message by a function.
-struct Answers<F>(F);
+struct ByFunction<F>(F);
 
-impl<F: Fn(&[u8]) -> String> Service for Answers<F> {
-    type Client = Client;
+impl<F: Fn(&[u8]) -> String> Answers for ByFunction<F> {
     const CLIENTS_MAX: usize = CLIENTS_MAX;
+    const MESSAGE_MAX: usize = MESSAGE_MAX;
 
-    fn welcome(&mut self, socket: OwnedFd) -> Result<Client, Gone> {
-        Client::new(socket)
+    fn greeting(&self) -> Option<String> {
+        Some(info().to_string())
     }
 
-    /// One answer at a time: a client that does not read its answer is not read from.
-    fn waits_for(client: &Client) -> (BorrowedFd<'_>, PollFlags) {
-        (client.socket.as_fd(), if client.unsent.is_some() { PollFlags::OUT } else { PollFlags::IN })
-    }
-
-    fn step(&mut self, client: &mut Client) -> Result<(), Gone> {
-        client.step(&self.0)
-    }
-
-    fn gives_way(client: &Client) -> bool {
-        client.unsent.as_ref().is_some_and(|(_, since)| since.elapsed() > UNREAD_MAX)
+    fn answer(&mut self, message: &[u8], _bytes: usize) -> Option<String> {
+        Some((self.0)(message))
     }
 
     fn say_no_files(&self) {
@@ -89,7 +27,7 @@ impl<F: Fn(&[u8]) -> String> Service for Answers<F> {
 
 /// Answers until `end` is signalled.
 pub(super) fn run(listener: &PrefixSocket, end: &EventFd, answer: impl Fn(&[u8]) -> String) {
-    if let Err(error) = serve(listener, end, &mut Answers(answer)) {
+    if let Err(error) = serve(listener, end, &mut Messages::new(ByFunction(answer))) {
         tracing::error!(target: "lib.telemetry", "cannot wait for clients: {error}; telemetry ends");
     }
 }
@@ -98,10 +36,14 @@ pub(super) fn run(listener: &PrefixSocket, end: &EventFd, answer: impl Fn(&[u8])
 mod tests {
     use super::*;
     use crate::Eal;
+    use crate::prefix_socket::UNREAD_MAX;
     use crate::telemetry::{OUTPUT_MAX, Value, json};
     use pollux_config::EalSpec;
-    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
+    use rustix::io::Errno;
+    use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketType};
+    use std::os::fd::OwnedFd;
     use std::path::Path;
+    use std::time::Duration;
     use tempfile::TempDir;
 
     fn eal() -> (Eal, TempDir) {

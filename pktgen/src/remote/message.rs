@@ -1,12 +1,7 @@
 //! Messages of JSON-RPC 2.0. Source: the specification at jsonrpc.org, sections 4 to 6.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-
 use pollux_bringup::program::say;
-use pollux_eal::prefix_socket::{Gone, Service};
-use rustix::event::PollFlags;
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, recv, send};
+use pollux_eal::prefix_socket::Answers;
 use serde_json::{Value, json};
 
 /// Bytes of a request or an answer: what a socket takes as one message by default.
@@ -21,6 +16,8 @@ pub(super) const METHOD_NOT_FOUND: i32 = -32_601;
 pub(super) const INVALID_PARAMS: i32 = -32_602;
 /// Of this program: it cannot be done now.
 pub(super) const NOT_NOW: i32 = -32_000;
+/// Of this program: the answer is too long.
+const NO_ROOM: i32 = -32_001;
 
 /// What requests ask for.
 pub(super) trait Calls {
@@ -30,49 +27,32 @@ pub(super) trait Calls {
 /// All clients, who are answered by the same.
 pub(super) struct Clients<C>(pub(super) C);
 
-/// A client that is connected.
-pub(super) struct Client(OwnedFd);
-
-impl<C: Calls> Service for Clients<C> {
-    type Client = Client;
+impl<C: Calls> Answers for Clients<C> {
     const CLIENTS_MAX: usize = 16;
+    const MESSAGE_MAX: usize = BYTES_MAX;
 
-    fn welcome(&mut self, socket: OwnedFd) -> Result<Client, Gone> {
-        Ok(Client(socket))
-    }
-
-    fn waits_for(client: &Client) -> (BorrowedFd<'_>, PollFlags) {
-        (client.0.as_fd(), PollFlags::IN)
-    }
-
-    /// Answers a message. A client that does not read its answers goes.
-    fn step(&mut self, client: &mut Client) -> Result<(), Gone> {
-        let mut message = vec![0; BYTES_MAX];
-        let bytes = match recv(&client.0, &mut message[..], RecvFlags::DONTWAIT | RecvFlags::TRUNC) {
-            Ok((_, 0)) => return Err(Gone),
-            Ok((_, bytes)) => bytes,
-            Err(Errno::AGAIN | Errno::INTR) => return Ok(()),
-            Err(_) => return Err(Gone),
-        };
-        let answer = match message.get(..bytes) {
-            Some(message) => answer(message, |method, params| self.0.call(method, params)),
-            None => Some(failure(
-                &Value::Null,
-                &(INVALID_REQUEST, format!("a request has up to {BYTES_MAX} bytes")),
-            )),
-        };
-        let Some(answer) = answer else { return Ok(()) };
-        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        send(&client.0, answer.to_string().as_bytes(), flags).map(drop).map_err(|_| Gone)
-    }
-
-    fn gives_way(_client: &Client) -> bool {
-        false
+    fn answer(&mut self, message: &[u8], bytes: usize) -> Option<String> {
+        if bytes > message.len() {
+            let why = format!("a request has up to {BYTES_MAX} bytes, and this one {bytes}");
+            return Some(failure(&Value::Null, &(INVALID_REQUEST, why)).to_string());
+        }
+        answer(message, |method, params| self.0.call(method, params)).map(|answer| fitting(&answer))
     }
 
     fn say_no_files(&self) {
         say(format_args!("pktgen: no file descriptor is left for a client"));
     }
+}
+
+/// The text of an answer, or that it has no room in a message.
+fn fitting(answer: &Value) -> String {
+    let text = answer.to_string();
+    if text.len() <= BYTES_MAX {
+        return text;
+    }
+    let why = format!("the answer has {} bytes, and {BYTES_MAX} have room: ask for less", text.len());
+    let id = answer.get("id").unwrap_or(&Value::Null);
+    failure(id, &(NO_ROOM, why)).to_string()
 }
 
 fn failure(id: &Value, (code, message): &Refusal) -> Value {
@@ -144,6 +124,29 @@ mod tests {
             (&Value::Null, &json!(INVALID_REQUEST))
         );
         assert_eq!(answered(r#"{"jsonrpc":"2.0","method":"double"}"#), None, "a notification");
+    }
+
+    #[test]
+    fn what_has_no_room_is_told_of() {
+        struct Long;
+        impl Calls for Long {
+            fn call(&mut self, _: &str, params: &Value) -> Result<Value, Refusal> {
+                Ok("x".repeat(params["bytes"].as_u64().unwrap_or(0) as usize).into())
+            }
+        }
+        let mut clients = Clients(Long);
+        let mut ask = |bytes: usize| -> Value {
+            let request =
+                json!({"jsonrpc": "2.0", "method": "", "id": 3, "params": {"bytes": bytes}}).to_string();
+            let answer = clients.answer(request.as_bytes(), request.len()).expect("an answer");
+            assert!(answer.len() <= BYTES_MAX);
+            serde_json::from_str(&answer).expect("JSON")
+        };
+        assert_eq!(ask(1000)["result"].as_str().map(str::len), Some(1000));
+        let refused = ask(BYTES_MAX);
+        assert_eq!((&refused["id"], &refused["error"]["code"]), (&json!(3), &json!(NO_ROOM)), "{refused}");
+        let cut = clients.answer(b"{", BYTES_MAX + 1).expect("an answer");
+        assert!(cut.contains("a request has up to 65536 bytes, and this one 65537"), "{cut}");
     }
 
     #[test]
