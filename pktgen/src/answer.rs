@@ -12,7 +12,7 @@ use pollux_eal::counter::Counter;
 use pollux_mempool::{Burst, Mbuf};
 use pollux_port::{PacketMut, TxQueue};
 use pollux_wire::checksum::pseudo_v6;
-use pollux_wire::{EtherType, Icmpv6Repr, IpProtocol, MacAddress, arp, icmp, icmpv6};
+use pollux_wire::{EtherType, Icmpv6Repr, IpProtocol, MacAddress, icmp, icmpv6};
 use serde::Serialize;
 
 /// `--ip`: an address of a port.
@@ -149,12 +149,7 @@ impl Answerer {
     }
 
     fn arp(&self, mbuf: &mut Mbuf) -> Option<()> {
-        let mut request = mbuf.arp_mut()?;
-        if request.operation.get() != arp::REQUEST || !self.v4.contains(&request.target_ip()) {
-            return None;
-        }
-        request.set_reply(self.mac);
-        self.back(mbuf)
+        mbuf.answer_arp(|address| self.v4.contains(&address), self.mac).then_some(())
     }
 
     fn echo4(&self, mbuf: &mut Mbuf) -> Option<()> {
@@ -253,6 +248,7 @@ mod tests {
     use pollux_wire::{Arp, ArpRepr, Icmp, Icmpv6, Ipv4, Ipv6};
 
     use super::*;
+    use pollux_wire::arp;
 
     const ASKING: [u8; 6] = [2, 0, 0, 0, 0, 9];
     const OWN: MacAddress = MacAddress([2, 0, 0, 0, 0, 1]);

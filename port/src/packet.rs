@@ -1,7 +1,10 @@
 //! Headers of mbufs, changed in place, and mbufs made of a template.
 
+use std::net::Ipv4Addr;
+
 use pollux_mempool::{Burst, Mbuf, MbufPool, TxFlags};
 use pollux_wire::edit::{self, ArpMut, EtherMut, Ipv4Mut, Ipv6Mut, VlanMut};
+use pollux_wire::{MacAddress, arp};
 
 /// Views of the headers at the front of an mbuf, whose setters keep checksums right: whole ones, those that the mbuf's flags leave to
 /// the device or to software in front of it, and those that are absent (UDP). Each is `None` when the mbuf has no such header in its
@@ -43,6 +46,22 @@ pub trait PacketMut {
 
     /// The IPv6 packet; as [`ipv4_mut`](Self::ipv4_mut).
     fn ipv6_mut(&mut self) -> Option<Ipv6Mut<'_>>;
+
+    /// Turns an ARP request for an address that `is_ours` into the reply of the station at `mac`, to whoever asked. `false`, and nothing
+    /// changed: it is none.
+    #[inline]
+    fn answer_arp(&mut self, is_ours: impl FnOnce(Ipv4Addr) -> bool, mac: impl Into<MacAddress>) -> bool {
+        let Some(mut arp) = self.arp_mut() else { return false };
+        if arp.operation.get() != arp::REQUEST || !is_ours(arp.target_ip()) {
+            return false;
+        }
+        let mac = mac.into();
+        arp.set_reply(mac);
+        let Some(mut ether) = self.ether_mut() else { return false };
+        ether.swap();
+        ether.set_src(mac);
+        true
+    }
 }
 
 /// Whether the checksum of the outermost TCP or UDP header is still to be completed. In a packet with a tunnel the flags of layer 4
@@ -124,6 +143,7 @@ impl FrameSource for MbufPool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pollux_wire::arp::ArpRepr;
     use pollux_wire::build::Frame;
     use pollux_wire::checksum::pseudo_v4;
     use pollux_wire::{IpProtocol, Ipv4, Udp};
@@ -172,6 +192,30 @@ mod tests {
             } else {
                 assert!(udp.checksum_ok(ip.pseudo_sum()), "{flags:?}");
             }
+        }
+    }
+
+    #[test]
+    fn questions_for_an_address_are_answered_and_nothing_else() {
+        let (own, asks) = (MacAddress([2; 6]), MacAddress([4; 6]));
+        let question = |target: [u8; 4]| ArpRepr {
+            operation: arp::REQUEST,
+            sender_mac: asks,
+            sender_ip: [10, 0, 0, 1].into(),
+            target_mac: MacAddress([0; 6]),
+            target_ip: target.into(),
+        };
+        let mine = question([10, 0, 0, 9]);
+        let ours = |address: Ipv4Addr| address == mine.target_ip;
+        let asked = |repr: &ArpRepr| Frame::ether(asks, [0xff; 6]).arp(repr);
+        let pool = pool();
+        let mut mbuf = pool.alloc_frame(&asked(&mine)).expect("an mbuf");
+        assert!(mbuf.answer_arp(ours, own));
+        assert_eq!(mbuf.data(), &*Frame::ether(own, asks).arp(&mine.reply(own)));
+        assert!(!mbuf.answer_arp(ours, own), "an answer is no question");
+        for frame in [asked(&question([10, 0, 0, 8])), frame()] {
+            let mut mbuf = pool.alloc_frame(&frame).expect("an mbuf");
+            assert!(!mbuf.answer_arp(ours, own) && mbuf.data() == &*frame);
         }
     }
 

@@ -85,7 +85,9 @@ fn forward(lcore: &LcoreContext, mut sides: [Side; 2], mut rules: Reader<Rules>,
         for from in 0..2 {
             received += sides[from].0.rx_burst(&mut burst, 32) as u64;
             if from == 1 {
-                while let Some(asked) = burst.iter_mut().position(|mbuf| nat.answer(mbuf).is_some()) {
+                while let Some(asked) =
+                    burst.iter_mut().position(|mbuf| mbuf.answer_arp(|to| to == nat.address, nat.mac))
+                {
                     answers.extend(burst.remove(asked));
                 }
             }

@@ -3,8 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use pollux::prelude::*;
-use pollux::wire::{FiveTuple, IpProtocol, MacAddress, arp};
+use pollux::wire::{FiveTuple, IpProtocol, MacAddress};
 
 /// How many ports are tried for a flow whose own is taken.
 const TRIES: u16 = 64;
@@ -49,18 +48,5 @@ impl Nat {
         let (end, [_, _, mac @ ..]) = (holder.load(Relaxed), mac.load(Relaxed).to_be_bytes());
         let is_ours = flow.dst.ip() == IpAddr::V4(self.address) && end != 0;
         is_ours.then(|| (MacAddress(mac), Ipv4Addr::from_bits((end >> 16) as u32), end as u16))
-    }
-
-    /// Turns a question for the outer address into its answer. `None`: it is none.
-    pub(crate) fn answer(&self, mbuf: &mut Mbuf) -> Option<()> {
-        let mut arp = mbuf.arp_mut()?;
-        if arp.operation.get() != arp::REQUEST || arp.target_ip != self.address.octets() {
-            return None;
-        }
-        arp.set_reply(self.mac);
-        let mut ether = mbuf.ether_mut()?;
-        ether.swap();
-        ether.set_src(self.mac);
-        Some(())
     }
 }

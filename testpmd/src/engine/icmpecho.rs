@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use pollux_mempool::Mbuf;
 use pollux_port::{MacAddress, PacketMut};
-use pollux_wire::{IpProtocol, arp, icmp};
+use pollux_wire::{IpProtocol, icmp};
 
 use super::{Ends, Engine};
 use crate::lane::Lane;
@@ -29,27 +29,13 @@ impl Engine for IcmpEcho {
         let received = lane.receive();
         if received != 0 {
             let address = self.address;
-            lane.burst.retain(|mbuf| answer_arp(mbuf, address) || answer_echo(mbuf));
+            lane.burst.retain(|mbuf| mbuf.answer_arp(|_| true, address) || answer_echo(mbuf));
             if !lane.burst.is_empty() {
                 lane.send();
             }
         }
         received
     }
-}
-
-/// Turns an ARP request into its reply; false: it is none.
-fn answer_arp(mbuf: &mut Mbuf, address: MacAddress) -> bool {
-    let Some(mut request) = mbuf.arp_mut() else { return false };
-    if request.operation.get() != arp::REQUEST {
-        return false;
-    }
-    request.set_reply(address);
-    let Some(mut ether) = mbuf.ether_mut() else { return false };
-    let back = ether.src;
-    ether.set_dst(back);
-    ether.set_src(address);
-    true
 }
 
 /// Turns an echo request into its reply; false: it is none.
@@ -85,6 +71,7 @@ mod tests {
     use pollux_wire::{Arp, ArpRepr, Icmp, Ipv4};
 
     use super::*;
+    use pollux_wire::arp;
 
     const ASKING: [u8; 6] = [2, 0, 0, 0, 0, 9];
     const OWN: MacAddress = MacAddress([2, 0, 0, 0, 0, 1]);
@@ -104,11 +91,11 @@ mod tests {
         };
         let frame = Frame::ether(ASKING, [0xff; 6]).arp(&request);
         let mut mbuf = pool().alloc_frame(&frame).expect("an mbuf");
-        assert!(answer_arp(&mut mbuf, OWN));
+        assert!(mbuf.answer_arp(|_| true, OWN));
         let reply = Arp::new(&mbuf.data()[14..]).expect("ARP").repr();
         assert_eq!(reply, request.reply(OWN));
         assert_eq!((&mbuf.data()[..6], &mbuf.data()[6..12]), (&ASKING[..], &OWN.0[..]));
-        assert!(!answer_arp(&mut mbuf, OWN), "no answer to an answer");
+        assert!(!mbuf.answer_arp(|_| true, OWN), "no answer to an answer");
     }
 
     #[test]
