@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pollux::eal::EalError;
 use pollux::eal::counter::Counter;
-use pollux::eal::telemetry::{Telemetry, Value, json};
+use pollux::eal::telemetry::{Value, json};
 use pollux::prelude::*;
 
 use crate::rules::Rules;
@@ -41,12 +41,8 @@ impl Counts {
 }
 
 /// Answers `/firewall/rules` and `/firewall/lcores`.
-pub(crate) fn serve(
-    telemetry: &Telemetry,
-    lcores: Vec<Arc<Counts>>,
-    rules: Reader<Rules>,
-) -> Result<(), EalError> {
-    let rules = Mutex::new(rules);
+pub(crate) fn serve(eal: &Eal, lcores: Vec<Arc<Counts>>, rules: Reader<Rules>) -> Result<(), EalError> {
+    let (telemetry, rules) = (eal.telemetry(), Mutex::new(rules));
     telemetry.register("/firewall/rules", "Packets and bytes by rule. No parameters.", move |_| {
         let mut rules = rules.lock().unwrap_or_else(PoisonError::into_inner);
         let told = |(name, packets, bytes)| (name, json!({"packets": packets, "bytes": bytes}));

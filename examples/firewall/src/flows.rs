@@ -45,10 +45,11 @@ impl Flows {
         Ok(Self { first: FIRST + place * table.capacity(), table, opened })
     }
 
-    /// The lcore, of so many, to which what comes to an outer port belongs.
-    pub(crate) fn owner(outer_port: u16, lcores: usize) -> Option<usize> {
-        let place = usize::from(outer_port).checked_sub(FIRST)? / (PORTS / lcores);
-        (place < lcores).then_some(place)
+    /// The lcore to which what comes to an outer port belongs, where that is not this one. All have as many.
+    pub(crate) fn elsewhere(&self, outer_port: u16) -> Option<usize> {
+        let (port, share) = (usize::from(outer_port), self.table.capacity());
+        let is_here = port < FIRST || (self.first..self.first + share).contains(&port);
+        (!is_here).then(|| (port - FIRST) / share).filter(|place| *place < PORTS / share)
     }
 
     pub(crate) fn outer_port(&self, number: u32) -> u16 {

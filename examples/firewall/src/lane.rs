@@ -1,23 +1,17 @@
 //! What an lcore does with packets.
 
-use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use pollux::lookup::acl::FiveTuple;
 use pollux::prelude::*;
 use pollux::ring::mpmc::{Consumer, Producer};
-use pollux::wire::{IpProtocol, TcpFlags, arp};
+use pollux::wire::edit::Ipv4Mut;
+use pollux::wire::{IpProtocol, TcpFlags};
 
 use crate::counts::{Counts, What};
 use crate::flows::{Flow, Flows, Stage};
 use crate::rules::Rules;
-
-/// How long a flow lives without a packet: while it is not established; TCP's; UDP's; one that closes.
-const UNANSWERED: Duration = Duration::from_secs(5);
-const ESTABLISHED: Duration = Duration::from_secs(3600);
-const IDLE: Duration = Duration::from_secs(60);
-const CLOSING: Duration = Duration::from_secs(10);
 
 /// An lcore's queue of a port, both ways.
 pub(crate) type Side = (RxQueue, TxQueue);
@@ -33,14 +27,21 @@ pub(crate) struct Lane {
     pub(crate) now: Cycles,
 }
 
+/// Where a packet of an outer host goes.
+enum Way {
+    Inner,
+    /// Back, as an answer.
+    Outer,
+    /// To the lcore of that place, whose flow it is.
+    Lcore(usize),
+}
+
 /// The 5-tuple of TCP and UDP, and TCP's flags.
-fn tuple(mbuf: &mut Mbuf) -> Option<(FiveTuple<u32>, TcpFlags)> {
-    let mut ip = mbuf.ipv4_mut()?;
-    let flow = ip.five_tuple()?;
+fn tuple(ip: &mut Ipv4Mut<'_>) -> Option<(FiveTuple<u32>, TcpFlags)> {
     let flags = ip.tcp_mut().map_or(TcpFlags(0), |tcp| tcp.flags());
-    let (source, source_port) = (ip.src().to_bits(), flow.src.port());
-    let (destination, destination_port) = (ip.dst().to_bits(), flow.dst.port());
-    Some((FiveTuple { source, destination, source_port, destination_port, protocol: flow.protocol.0 }, flags))
+    let (source_port, destination_port) = ip.ports_mut().map(|ports| (ports.src(), ports.dst()))?;
+    let (source, destination, protocol) = (ip.src().to_bits(), ip.dst().to_bits(), ip.protocol().0);
+    Some((FiveTuple { source, destination, source_port, destination_port, protocol }, flags))
 }
 
 impl Lane {
@@ -58,22 +59,21 @@ impl Lane {
             let rules = rules.pass();
             self.now = self.clock.now();
             inner.0.rx_burst(&mut burst, 32);
-            burst.retain(|mbuf| mbuf.arp_mut().is_some() || self.outwards(mbuf, rules).is_some());
+            burst.retain(|mbuf| self.outwards(mbuf, rules).is_some());
             self.send(&mut outer.1, &mut burst);
 
             outer.0.rx_burst(&mut burst, 32);
-            let _ = handed.dequeue_burst(&mut own, 32);
+            let _ = handed.dequeue_burst(&mut burst, 32);
             for mut mbuf in burst.drain(..) {
-                let port = tuple(&mut mbuf).map(|(back, _)| back.destination_port);
-                match port.and_then(|port| Flows::owner(port, owners.len())) {
-                    Some(owner) if owner != self.place => {
-                        self.counts.add(What::Full, owners[owner].enqueue(mbuf).is_err().into());
+                match self.inwards(&mut mbuf, rules) {
+                    Some(Way::Inner) => own.push(mbuf),
+                    Some(Way::Outer) => answers.push(mbuf),
+                    Some(Way::Lcore(place)) => {
+                        self.counts.add(What::Full, owners[place].enqueue(mbuf).is_err().into());
                     }
-                    None if self.answer(&mut mbuf, rules.address).is_some() => answers.push(mbuf),
-                    _ => own.push(mbuf),
+                    None => {}
                 }
             }
-            own.retain(|mbuf| mbuf.arp_mut().is_some() || self.inwards(mbuf, rules).is_some());
             self.send(&mut inner.1, &mut own);
             self.send(&mut outer.1, &mut answers);
             let ended = self.flows.table.expire(self.now.0, 16, |_, _| ());
@@ -88,45 +88,47 @@ impl Lane {
         burst.clear();
     }
 
-    /// Turns a question for the address of the NAT into its answer. `None`: it is none.
-    fn answer(&self, mbuf: &mut Mbuf, address: Ipv4Addr) -> Option<()> {
-        let mut arp = mbuf.arp_mut()?;
-        (arp.operation.get() == arp::REQUEST && arp.target_ip == address.octets()).then_some(())?;
-        arp.set_reply(self.mac.0);
-        let mut ether = mbuf.ether_mut()?;
-        ether.swap();
-        ether.set_src(self.mac.0);
-        Some(())
-    }
-
     /// A packet of an inner host. `None`: it is dropped.
     fn outwards(&mut self, mbuf: &mut Mbuf, rules: &Rules) -> Option<()> {
-        let Some((tuple, flags)) = tuple(mbuf) else { return self.counts.drops(What::Other) };
-        rules.allow(&tuple, self.place, mbuf.pkt_len()).then_some(())?;
+        let (bytes, inner_mac) = (mbuf.pkt_len(), mbuf.ether_mut()?.src.0);
+        let Some(mut ip) = mbuf.ipv4_mut() else {
+            return mbuf.arp_mut().map(drop).or_else(|| self.counts.drops(What::Other));
+        };
+        let Some((tuple, flags)) = tuple(&mut ip) else { return self.counts.drops(What::Other) };
+        rules.allow(&tuple, self.place, bytes).then_some(())?;
         let number = match self.flows.table.find(&tuple.key()) {
             Some(number) => number,
             None if tuple.protocol == IpProtocol::TCP.0 && !flags.opens() => {
                 return self.counts.drops(What::Unknown);
             }
-            None => self.open(tuple, mbuf.ether_mut()?.src.0)?,
+            None => self.open(tuple, inner_mac)?,
         };
         self.passed(number, Stage::Established, flags);
-        let port = self.flows.outer_port(number);
-        mbuf.ipv4_mut()?.translate_src(rules.address, port).then_some(())?;
+        ip.translate_src(rules.address, self.flows.outer_port(number)).then_some(())?;
         mbuf.ether_mut()?.set_src(self.mac.0);
         Some(())
     }
 
     /// A packet of an outer host, which goes on to an inner one if it belongs to a flow of theirs. `None`: it is dropped.
-    fn inwards(&mut self, mbuf: &mut Mbuf, rules: &Rules) -> Option<()> {
-        let Some((back, flags)) = tuple(mbuf) else { return self.counts.drops(What::Other) };
+    fn inwards(&mut self, mbuf: &mut Mbuf, rules: &Rules) -> Option<Way> {
+        let bytes = mbuf.pkt_len();
+        let Some(mut ip) = mbuf.ipv4_mut() else {
+            if mbuf.answer_arp(|to| to == rules.address, self.mac) {
+                return Some(Way::Outer);
+            }
+            return mbuf.arp_mut().map(|_| Way::Inner).or_else(|| self.counts.drops(What::Other));
+        };
+        let Some((back, flags)) = tuple(&mut ip) else { return self.counts.drops(What::Other) };
+        if let Some(place) = self.flows.elsewhere(back.destination_port) {
+            return Some(Way::Lcore(place));
+        }
         let known = self.flows.of_answer(&back).filter(|_| back.destination == rules.address.to_bits());
         let Some((number, to, mac)) = known else { return self.counts.drops(What::Unknown) };
-        rules.allow(&to, self.place, mbuf.pkt_len()).then_some(())?;
+        rules.allow(&to, self.place, bytes).then_some(())?;
         self.passed(number, Stage::Answered, flags);
-        mbuf.ipv4_mut()?.translate_dst(to.source, to.source_port).then_some(())?;
+        ip.translate_dst(to.source, to.source_port).then_some(())?;
         mbuf.ether_mut()?.set_dst(mac);
-        Some(())
+        Some(Way::Inner)
     }
 
     /// A new flow: its number.
@@ -149,13 +151,14 @@ impl Lane {
             Stage::Opened | Stage::Answered => then,
             stage => stage,
         };
-        let life = match flow.stage {
-            Stage::Opened | Stage::Answered => UNANSWERED,
-            Stage::Established if flow.tuple.protocol == IpProtocol::TCP.0 => ESTABLISHED,
-            Stage::Established => IDLE,
-            Stage::Closing => CLOSING,
+        // For how long it lives without a packet.
+        let seconds = match flow.stage {
+            Stage::Opened | Stage::Answered => 5,
+            Stage::Established if flow.tuple.protocol == IpProtocol::TCP.0 => 3600,
+            Stage::Established => 60,
+            Stage::Closing => 10,
         };
-        let until = self.now.0 + self.clock.cycles(life).0;
+        let until = self.now.0 + self.clock.cycles(Duration::from_secs(seconds)).0;
         self.flows.table.touch(number, until);
     }
 }

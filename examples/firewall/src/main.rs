@@ -72,7 +72,7 @@ fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
         let (rings, rules) = ((owners.clone(), handed), reader.clone());
         running.push(bringup.eal.launch(lcores[place], |lcore| lane.run(lcore, sides.into(), rings, rules))?);
     }
-    counts::serve(bringup.eal.telemetry(), counts, reader)?;
+    counts::serve(&bringup.eal, counts, reader)?;
     program::say(format_args!("firewall: forwarding on {} lcores", running.len()));
 
     let meter = Meter::of_ports(&ids);

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pollux_tests::frame;
 use pollux_tests::netns::{Namespace, join};
@@ -77,6 +77,16 @@ impl Bed {
         lcores.iter().map(|lcore| lcore[what].as_u64().unwrap_or_else(|| panic!("{lcore}"))).sum()
     }
 
+    /// Waits until a count is as large.
+    #[track_caller]
+    fn until(&self, what: &str, wanted: u64) {
+        let end = Instant::now() + patient(Duration::from_secs(5));
+        while self.count(what) < wanted {
+            assert!(Instant::now() < end, "{what}: {} of {wanted}", self.count(what));
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     /// Packets on which a rule decided.
     fn decided(&self, rule: &str) -> u64 {
         let rules = self.ask("/firewall/rules");
@@ -104,7 +114,7 @@ fn firewall_passes_what_inner_hosts_open_and_counts_by_rule() {
         socket.set_read_timeout(Some(patient(Duration::from_secs(10)))).expect("set");
         let (bytes, from) = socket.recv_from(&mut [0; 64]).expect("a datagram");
         socket.send_to(&vec![b'x'; bytes], from).expect("sent");
-        from.ip().to_string()
+        from
     });
     let answered = bed.inner.enter(|| {
         let socket = UdpSocket::bind((INNER, 0)).expect("bound");
@@ -114,18 +124,37 @@ fn firewall_passes_what_inner_hosts_open_and_counts_by_rule() {
         tries.find_map(Result::ok)
     });
     assert_eq!(answered.join().expect("no panic"), Some(5));
-    assert_eq!(server.join().expect("no panic"), NAT);
+    let inner_seen = server.join().expect("no panic");
+    assert_eq!(inner_seen.ip().to_string(), NAT);
+    // The same outer port, asked by somebody else.
+    let unknown = bed.count("unknown");
+    let other = bed.outer.enter(move || {
+        UdpSocket::bind((OUTER, 7101)).and_then(|socket| socket.send_to(b"hello", inner_seen)).map(drop)
+    });
+    other.join().expect("no panic").expect("sent");
+    bed.until("unknown", unknown + 1);
+    // The middle of a connection that nobody has opened.
+    let (unknown, opened) = (bed.count("unknown"), bed.count("opened"));
+    let middle =
+        Frame::ether([2, 0, 0, 0, 0, 9], [0xff; 6]).ipv4([10, 77, 0, 1], [10, 77, 0, 2]).tcp(1025, 7001);
+    frame::send(&bed.inner, "eth0", vec![middle.flags(TcpFlags::ACK).payload(b"").to_vec()]);
+    bed.until("unknown", unknown + 1);
+    assert_eq!(bed.count("opened"), opened);
 
-    // Nobody outside opens anything, neither at the address of the NAT nor at that of an inner host.
+    // Nobody outside opens anything, neither at the address of the NAT nor at that of an inner host who listens.
+    let opened = bed.count("opened");
     for address in [NAT, INNER] {
-        echo(&bed.outer, &bed.inner, INNER, 7200, 10).expect_err("nothing passes");
+        let unknown = bed.count("unknown");
         let refused = bed.outer.enter(move || {
             let to = std::net::SocketAddr::new(address.parse().expect("an address"), 7200);
             TcpStream::connect_timeout(&to, patient(Duration::from_millis(500))).map(drop)
         });
-        assert!(refused.join().expect("no panic").is_err(), "{address}");
+        let why = refused.join().expect("no panic").expect_err("nothing passes");
+        assert_eq!(why.kind(), std::io::ErrorKind::TimedOut, "{address}: nobody answers");
+        assert!(bed.count("unknown") > unknown, "{address}");
     }
-    assert!(bed.count("unknown") > 0);
+    echo(&bed.outer, &bed.inner, INNER, 7200, 10).expect_err("nothing passes");
+    assert_eq!(bed.count("opened"), opened);
     let pinged = bed.inner.command("ping", &["-c", "1", "-W", "1", OUTER]).output().expect("ping");
     assert!(!pinged.status.success() && bed.count("other") > 0, "ICMP does not pass");
 
@@ -184,6 +213,7 @@ fn firewall_survives_floods_of_opened_connections() {
     let listening = bed.outer.enter(|| {
         let listener = TcpListener::bind((OUTER, 7300)).expect("bound");
         let (mut stream, peer) = listener.accept().expect("accepted");
+        stream.set_read_timeout(Some(patient(Duration::from_secs(60)))).expect("set");
         let mut all = Vec::new();
         stream.read_to_end(&mut all).expect("read");
         (all, peer.ip().to_string())
