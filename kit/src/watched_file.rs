@@ -1,6 +1,7 @@
 //! A file that is read again when it changes.
 
-use std::fs::{self, Metadata};
+use std::fs::{self, File, Metadata};
+use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -67,15 +68,18 @@ impl WatchedFile {
         let path = &self.path;
         let cannot = |why: &dyn std::fmt::Display| format!("cannot read {}: {why}", path.display());
         self.read = None;
-        let file = fs::metadata(path).map_err(|why| cannot(&why))?;
-        self.read = Some(stamp(&file));
-        if !file.is_file() {
+        let about = fs::metadata(path).map_err(|why| cannot(&why))?;
+        self.read = Some(stamp(&about));
+        if !about.is_file() {
             return Err(cannot(&"it is not a regular file"));
         }
-        if file.len() > bytes_max {
-            return Err(cannot(&format!("it has {} bytes, and {bytes_max} are the most", file.len())));
+        let mut text = Vec::new();
+        // It may grow meanwhile.
+        let read = File::open(path).and_then(|file| file.take(bytes_max + 1).read_to_end(&mut text));
+        read.map_err(|why| cannot(&why))?;
+        if text.len() as u64 > bytes_max {
+            return Err(cannot(&format!("it has more than {bytes_max} bytes")));
         }
-        let text = fs::read(path).map_err(|why| cannot(&why))?;
         Ok(String::from_utf8_lossy(&text).into_owned())
     }
 }
