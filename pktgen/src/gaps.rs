@@ -95,7 +95,9 @@ impl Gaps {
 #[derive(Debug, Default)]
 struct Interruptions {
     /// `schedstat` of the thread, and `stat` of the machine, where the kernel has them.
-    files: [Option<File>; 2],
+    files: Option<[File; 2]>,
+    /// The processor on which it runs.
+    cpu: usize,
     before: [Option<u64>; 2],
 }
 
@@ -103,26 +105,32 @@ impl Interruptions {
     /// On the thread that is meant.
     #[cold]
     fn begin(&mut self) {
-        self.files = ["/proc/thread-self/schedstat", "/proc/stat"].map(|path| File::open(path).ok());
+        let [schedstat, stat] = ["/proc/thread-self/schedstat", "/proc/stat"].map(File::open);
+        self.files = schedstat.ok().zip(stat.ok()).map(|(schedstat, stat)| [schedstat, stat]);
+        self.cpu = rustix::thread::sched_getcpu();
         self.happened();
     }
 
-    /// Whether this thread waited for its processor, or the hypervisor had processors, since this was asked last. Source: proc(5), fields
+    /// Whether this thread waited for its processor, or the hypervisor took that, since this was asked last. Source: proc(5), fields
     /// `run_delay` of schedstat and `steal` of stat.
     #[cold]
     fn happened(&mut self) -> bool {
-        let now = [(&self.files[0], 1), (&self.files[1], 8)].map(|(file, at)| field(file.as_ref()?, at));
+        let now = match &self.files {
+            Some([schedstat, stat]) => [field(schedstat, 0, 1), field(stat, self.cpu + 1, 8)],
+            None => [None; 2],
+        };
         let before = std::mem::replace(&mut self.before, now);
         now != before
     }
 }
 
-/// A number of the first line.
-fn field(file: &File, at: usize) -> Option<u64> {
-    let mut text = [0; 256];
+/// A number of a line.
+fn field(file: &File, line: usize, at: usize) -> Option<u64> {
+    // A line of 60 bytes or so for each processor.
+    let mut text = [0; 1 << 16];
     let bytes = file.read_at(&mut text, 0).ok()?;
     let text = std::str::from_utf8(text.get(..bytes)?).ok()?;
-    text.lines().next()?.split_whitespace().nth(at)?.parse().ok()
+    text.lines().nth(line)?.split_whitespace().nth(at)?.parse().ok()
 }
 
 #[cfg(test)]
@@ -166,6 +174,35 @@ mod tests {
         gaps.left(1, late + 900);
         assert_eq!((view.counts.left_out.get(), view.errors.counts().total()), (64, 2));
         assert_eq!(view.counts.gaps.get(), 66);
+    }
+
+    #[test]
+    fn a_thread_that_waited_for_its_processor_was_interrupted() {
+        let mut interruptions = Interruptions::default();
+        interruptions.begin();
+        assert!(interruptions.before.iter().all(Option::is_some), "{interruptions:?}");
+        // Two threads on one processor.
+        let cpus = rustix::thread::sched_getaffinity(None).expect("a set");
+        let first = (0..rustix::thread::CpuSet::MAX_CPU).find(|cpu| cpus.is_set(*cpu)).expect("a processor");
+        let mut one = rustix::thread::CpuSet::new();
+        one.set(first);
+        rustix::thread::sched_setaffinity(None, &one).expect("set");
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        let waited = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+            let end = std::time::Instant::now() + std::time::Duration::from_secs(10);
+            let mut waited = false;
+            while !waited && std::time::Instant::now() < end {
+                waited = interruptions.happened();
+            }
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            waited
+        });
+        assert!(waited);
     }
 
     #[test]

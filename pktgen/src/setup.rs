@@ -41,6 +41,13 @@ const HEADER: u32 = 18;
 /// What is asked for, checked as far as it can be without ports.
 pub(crate) fn specs(options: &Options) -> Result<Vec<StreamSpec>, BringupError> {
     let compiles = |spec: &StreamSpec| {
+        if options.gaps
+            && (spec.rate == Rate::Max || spec.pattern != Pattern::Constant || spec.replay.is_some())
+        {
+            return Err(
+                "has no constant rate, against which --gaps is held: give it a rate, and no pattern".into()
+            );
+        }
         if let Some(replay) = &spec.replay {
             return match spec.rate {
                 Rate::Max | Rate::Packets(_) if options.queues == 1 => replay.check(),
@@ -142,8 +149,8 @@ pub(crate) struct Launch {
     pub(crate) answers: Vec<(u16, Arc<AnswerCounters>)>,
 }
 
-/// The rate of a stream at a port, on one of its queues.
-#[derive(Clone, Debug)]
+/// The rate of a stream at a port, on one of its queues, where rates change.
+#[derive(Debug)]
 struct StreamPace {
     stream: String,
     port: PortId,
@@ -280,18 +287,9 @@ impl Rig {
                     (Content::Made(Box::new(stream)), bytes_until)
                 };
                 let pps = pps.map(|pps| pps / self.queues as f64);
-                let (gaps, gap_view) = match (self.gaps, pps) {
-                    (Some(clock), Some(pps)) if spec.pattern == Pattern::Constant => {
-                        let (gaps, view) = Gaps::new(clock, pps);
-                        (Some(Box::new(gaps)), Some(view))
-                    }
-                    (Some(_), _) => {
-                        let why =
-                            format!("--gaps: {at} has no constant rate: give it --rate, and no --pattern");
-                        return Err(BringupError::Usage(why));
-                    }
-                    (None, _) => (None, None),
-                };
+                // Each has a constant rate then: see `specs`.
+                let gaps = self.gaps.zip(pps).map(|(clock, pps)| Gaps::new(clock, pps));
+                let (gaps, gap_view) = gaps.map(|(gaps, view)| (Box::new(gaps), view)).unzip();
                 let lane = &mut lanes[place * self.queues + queue];
                 let counters = Arc::<SenderCounters>::default();
                 parts.push(Part {
@@ -301,18 +299,18 @@ impl Rig {
                     gaps: gap_view,
                     returns: Vec::new(),
                 });
-                let pace = Pace::new(pps);
-                paces.push(StreamPace {
+                let pace = self.changes.then(|| Pace::new(pps));
+                paces.extend(pace.clone().map(|pace| StreamPace {
                     stream: spec.name.clone(),
                     port,
                     bytes: spec.sizes.mean(),
-                    pace: pace.clone(),
-                });
+                    pace,
+                }));
                 lane.senders.push(Sender {
                     content,
                     pattern: spec.pattern,
                     pps,
-                    pace: self.changes.then_some(pace),
+                    pace,
                     counted: spec.count.is_some(),
                     left: spec.count.map_or(u64::MAX, |count| share(count, queue, self.queues)),
                     seed,
@@ -341,9 +339,7 @@ impl Rig {
         self.start.give();
         Running { streams, counters, halt, paces }
     }
-}
 
-impl Rig {
     /// Changes the rate of a stream, or of all, that is being sent.
     pub(crate) fn change(&self, running: &Running, stream: Option<&str>, rate: Rate) -> Result<(), String> {
         let of = |pace: &&StreamPace| stream.is_none_or(|stream| stream == pace.stream);
