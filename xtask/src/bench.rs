@@ -113,8 +113,17 @@ pub(crate) fn bench(args: &Args) -> Outcome {
     // What goes wrong there (a packet lost, say) fails the task, after the table.
     let mut failed = Vec::new();
     model::measure(&plan, args.trials(), args.quiet_retry, &mut measured, &mut failed);
+    if plan.iter().any(|step| step.name.starts_with(pktgen::PACING)) {
+        match pktgen::pacing(args.trials()) {
+            Ok(rows) => measured.extend(rows),
+            Err(why) => failed.push(format!("{}: {why}", pktgen::PACING)),
+        }
+    }
     for step in &plan {
         let pairs = match step.from {
+            Source::App if step.name.starts_with(pktgen::PACING) => {
+                measured.remove(step.name).ok_or_else(|| "not measured".into())
+            }
             Source::App if step.name == "ping_p99" => ping::measure(root.as_ref(), args.trials().min(7)),
             Source::App if step.name == "idle_ping_p99" => ping::measure_idle(args.trials().min(7)),
             Source::App if step.name == idle::NAME && !rustix::process::getuid().is_root() => {

@@ -11,6 +11,8 @@ use crate::run::{Outcome, release_dir};
 
 /// How its figures begin.
 pub(super) const FAMILY: &str = "pktgen_";
+/// And those that are taken together, by [`pacing`].
+pub(super) const PACING: &str = "pktgen_pacing";
 
 /// What varies in four fields.
 const RANGES: &str =
@@ -27,8 +29,6 @@ pub(super) fn measure(name: &str, root: Option<&Root>, trials: u32) -> Outcome<V
         "latency" => {
             alternate(trials, || cycles(&["--latency"], "net_ring0"), || cycles(&[], "net_ring0").map(Some))
         }
-        "pacing_mean" => alone(trials, |gaps| gaps["mean_error"].as_f64().map(|part| 1e6 * part.abs())),
-        "pacing_p99" => alone(trials, |gaps| gaps["p99_error_ns"].as_f64().map(|nanos| nanos / 1e3)),
         what => Err(format!("pktgen has no figure {what}")),
     }
 }
@@ -41,24 +41,26 @@ fn cycles(options: &[&str], device: &str) -> Outcome<f64> {
     cycles_per_packet(&report(command.stderr(Stdio::piped()).output(), "pktgen")?)
 }
 
-/// What `--gaps` tells of a million packets a second for ten seconds. DPDK's generators have nothing of the kind.
-fn alone(trials: u32, figure: impl Fn(&serde_json::Value) -> Option<f64>) -> Outcome<Vec<Pair>> {
+/// What `--gaps` tells of a million packets a second for ten seconds: both rows of a trial. DPDK's generators have nothing of the kind.
+pub(super) fn pacing(trials: u32) -> Outcome<[(&'static str, Vec<Pair>); 2]> {
     let trial = |_| {
         let mut command = Command::new(release_dir().join("pktgen"));
         command.args(["-l", "1", "--vdev", "net_null0,no-rx=1", "--", "--json", "--wait", "0", "--gaps"]);
         command.args(["--rate", "1mpps", "--duration", "10"]);
         let told = report(command.stderr(Stdio::piped()).output(), "pktgen")?;
-        let stream = &told["streams"][0];
-        let part =
-            stream["gaps"]["left_out"].as_f64().unwrap_or(0.0) / stream["sent"].as_f64().unwrap_or(1.0);
+        let (stream, gaps) = (&told["streams"][0], &told["streams"][0]["gaps"]);
+        let number = |value: &serde_json::Value| value.as_f64().ok_or("pktgen tells of no gaps");
+        let left_out = number(&gaps["left_out"])? / number(&stream["sent"])?.max(1.0);
         eprintln!(
-            "xtask: pktgen_pacing: {:.3} % of the gaps left out: the lcore was interrupted",
-            100.0 * part
+            "xtask: {PACING}: {:.3} % of the gaps left out: the lcore was interrupted",
+            100.0 * left_out
         );
-        let ours = figure(&stream["gaps"]).ok_or("pktgen tells of no gaps")?;
-        Ok(Pair { ours, peer: None, copy: None })
+        let pair = |ours: f64| Pair { ours, peer: None, copy: None };
+        Ok([pair(1e6 * number(&gaps["mean_error"])?.abs()), pair(number(&gaps["p99_error_ns"])? / 1e3)])
     };
-    (0..trials.min(3)).map(trial).collect()
+    let both = (0..trials.min(3)).map(trial).collect::<Outcome<Vec<[Pair; 2]>>>()?;
+    let row = |which: usize| both.iter().map(|pairs| pairs[which]).collect();
+    Ok([("pktgen_pacing_mean", row(0)), ("pktgen_pacing_p99", row(1))])
 }
 
 fn beside(root: Option<&Root>, trials: u32, options: &[&str], mode: &str) -> Outcome<Vec<Pair>> {
