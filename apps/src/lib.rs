@@ -3,6 +3,7 @@
 //! ```text
 //!   src/bin/APP.rs            options and the order of things
 //!   ../kit                    what forwarders share: l2fwd and its loop, options, pairs of ports, counts, the table, the JSON report
+//!   src/cm/                   programs that connect by address: librdmacm's
 //!   src/exchange/             how the ends of an RDMA program meet, in the words of rdma-core's pingpongs and of perftest
 //!   src/number.rs             numbers that their options take
 //!   src/{pingpong,perftest}/  options, checks and reports of those two families
@@ -17,6 +18,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod cm;
 pub mod exchange;
 pub mod number;
 pub mod perftest;

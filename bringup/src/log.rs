@@ -5,7 +5,8 @@
 //! component as its target; the test below compares the two.
 
 /// In alphabetical order.
-pub(crate) const COMPONENTS: [&str; 22] = [
+pub(crate) const COMPONENTS: [&str; 23] = [
+    "lib.cm",
     "lib.eal",
     "lib.ethdev",
     "lib.ethdev.trace",

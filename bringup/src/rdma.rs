@@ -30,6 +30,18 @@ impl RdmaBringup {
     /// # Errors
     /// [`BringupError`], one line: no device at all is one, with what could be named.
     pub fn new(line: &CommandLine, also: Option<&str>) -> Result<Self, BringupError> {
+        Self::start(line, also, true)
+    }
+
+    /// The same for programs whose devices are found by address: that the line names none is no error.
+    ///
+    /// # Errors
+    /// [`BringupError`], one line.
+    pub fn by_address(line: &CommandLine) -> Result<Self, BringupError> {
+        Self::start(line, None, false)
+    }
+
+    fn start(line: &CommandLine, also: Option<&str>, some: bool) -> Result<Self, BringupError> {
         let _starting = program::start_up(&line.program)?;
         let drivers = Drivers::new();
         let mut specs = line.ports.clone();
@@ -41,7 +53,7 @@ impl RdmaBringup {
             check_there(&drivers, &device, &specs)?;
             specs.push(PortSpec::new(device));
         }
-        if specs.is_empty() {
+        if some && specs.is_empty() {
             return Err(none_named());
         }
         let prepared: Vec<_> = specs

@@ -1,7 +1,7 @@
 //! A device and the channels to it.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use pollux_mlx5_abi::caps::general::GeneralCaps;
@@ -142,6 +142,7 @@ impl Kernel {
             pages_wanted: AtomicU32::new(0),
             pages: Mutex::new(pages),
             rates: Rates::default(),
+            management: AtomicBool::new(false),
             abandoned: AtomicUsize::new(0),
             objects: Arc::default(),
         });

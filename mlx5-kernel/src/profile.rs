@@ -1,4 +1,4 @@
-//! What a door lacks: kernels and cards that are older than the newest.
+//! What a door lacks: kernels and cards that are older than the newest; and what it gives that no kernel does.
 
 /// What the "kernel" behind a channel lacks. The default lacks nothing.
 ///
@@ -35,6 +35,9 @@ pub struct DoorProfile {
     /// Most that completions' version may be; `Some(0)` is a card that knows version 0 alone, whose raw packet queue pairs
     /// mlx5_ib refuses.
     pub cqe_version_max: Option<u8>,
+    /// Gives queue pair 1 of its port to whoever makes it first, as a kernel does to its own connection manager alone: for one in user
+    /// space. Others get `EBUSY`; without this, `EINVAL` as of Linux.
+    pub management: bool,
 }
 
 impl DoorProfile {
@@ -54,6 +57,7 @@ impl DoorProfile {
         no_blue_flame: false,
         no_net_raw: false,
         cqe_version_max: None,
+        management: false,
     };
 
     /// Linux 6.12, whose answers are recorded.

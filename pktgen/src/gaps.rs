@@ -151,7 +151,9 @@ mod tests {
         let errors = view.errors.counts();
         assert_eq!((errors.total(), errors.quantile(0.3)), (3, Some(0)));
         assert!(errors.max().is_some_and(|most| (20..22).contains(&most)), "{errors:?}");
-        assert_eq!((view.counts.span.get(), view.counts.gaps.get(), view.interval), (2990, 3, 1000.0));
+        assert_eq!((view.counts.span.get(), view.counts.gaps.get()), (2990, 3));
+        // Not every clock's rate comes back exactly from its thousandth.
+        assert!((view.interval - 1000.0).abs() < 1e-6, "{view:?}");
         // Three at once: one is late, two have no distance.
         gaps.left(3, 10_990);
         let errors = view.errors.counts();

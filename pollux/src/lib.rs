@@ -12,6 +12,7 @@
 //!                   pollux::lookup      routes, exact match, flows with ageing, classification; they change while lcores read
 //!                   pollux::fragment    IP fragmentation and reassembly
 //!                   pollux::verbs       RDMA: protection domains, memory regions, queue pairs, completion queues
+//!                   pollux::cm          RDMA connections by address, as librdmacm makes them
 //!                   pollux::config      what a command line or a profile says, as data
 //!                   pollux::soft        the software ports
 //! ```
@@ -58,6 +59,7 @@
 
 pub use clap;
 pub use pollux_bringup as bringup;
+pub use pollux_cm as cm;
 pub use pollux_config as config;
 pub use pollux_eal as eal;
 pub use pollux_fragment as fragment;

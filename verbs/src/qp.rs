@@ -407,18 +407,21 @@ impl Qp {
             QpKind::Raw => {}
             // For a datagram queue pair: a queue key of 0, which `modify` changes.
             QpKind::Ud => (attributes.pkey_index, attributes.qkey) = (Some(0), Some(0)),
+            QpKind::Gsi => {
+                (attributes.pkey_index, attributes.qkey, attributes.port) = (Some(0), Some(0), None);
+            }
             _ => (attributes.pkey_index, attributes.access) = (Some(0), Some(access)),
         }
         self.modify(&attributes)
     }
 
-    /// Modifies a UD QP to INIT, RTR and RTS, with a Q_Key.
+    /// Modifies a UD or GSI QP to INIT, RTR and RTS, with a Q_Key.
     ///
     /// # Errors
     /// As [`modify`](Self::modify).
     pub fn ready_datagram(&mut self, port: u8, qkey: u32, sq_psn: u32) -> Result<(), VerbsError> {
         self.modify(&QpAttributes {
-            port: Some(port),
+            port: (self.kind != QpKind::Gsi).then_some(port),
             pkey_index: Some(0),
             qkey: Some(qkey),
             ..QpAttributes::state(QpState::INIT)
@@ -442,7 +445,7 @@ impl Qp {
     /// As [`modify`](Self::modify).
     pub fn ready_to_receive(&mut self, connection: &Connection) -> Result<(), VerbsError> {
         let responder = matches!(self.kind, QpKind::Rc | QpKind::XrcReceive);
-        let connected = !matches!(self.kind, QpKind::Ud | QpKind::Raw);
+        let connected = !matches!(self.kind, QpKind::Ud | QpKind::Gsi | QpKind::Raw);
         self.modify(&QpAttributes {
             path: connected.then_some(connection.path),
             mtu: connected.then_some(connection.mtu),

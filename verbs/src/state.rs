@@ -8,7 +8,7 @@ use crate::{QpKind, QpState, VerbsError};
 /// What a change needs and may have; `None`: there is no such change.
 #[must_use]
 fn rules(kind: QpKind, from: QpState, to: QpState) -> Option<(QpMask, QpMask)> {
-    use QpKind::{Raw, Rc, Uc, Ud, XrcReceive, XrcSend};
+    use QpKind::{Gsi, Raw, Rc, Uc, Ud, XrcReceive, XrcSend};
     let none = QpMask::empty();
     let entry = QpMask::PKEY_INDEX | QpMask::PORT | QpMask::ACCESS_FLAGS;
     let path = QpMask::AV | QpMask::PATH_MTU | QpMask::DEST_QPN | QpMask::RQ_PSN;
@@ -19,32 +19,34 @@ fn rules(kind: QpKind, from: QpState, to: QpState) -> Option<(QpMask, QpMask)> {
     let running = match kind {
         Rc | XrcReceive => connected | QpMask::MIN_RNR_TIMER,
         Uc | XrcSend => connected,
-        Ud => datagram,
+        Ud | Gsi => datagram,
         Raw => QpMask::RATE_LIMIT,
     };
     Some(match (from, to) {
         (_, QpState::RESET | QpState::ERR) => (none, none),
         (QpState::RESET, QpState::INIT) => match kind {
             Ud => (QpMask::PKEY_INDEX | QpMask::PORT | QpMask::QKEY, none),
+            Gsi => (QpMask::PKEY_INDEX | QpMask::QKEY, none),
             Raw => (QpMask::PORT, none),
             _ => (entry, none),
         },
         (QpState::INIT, QpState::INIT) => match kind {
             Ud => (none, QpMask::PKEY_INDEX | QpMask::PORT | QpMask::QKEY),
+            Gsi => (none, QpMask::PKEY_INDEX | QpMask::QKEY),
             Raw => (none, QpMask::PORT),
             _ => (none, entry),
         },
         (QpState::INIT, QpState::RTR) => {
             let may = QpMask::ALT_PATH | QpMask::ACCESS_FLAGS | QpMask::PKEY_INDEX;
             match kind {
-                Ud => (none, QpMask::PKEY_INDEX | QpMask::QKEY),
+                Ud | Gsi => (none, QpMask::PKEY_INDEX | QpMask::QKEY),
                 Raw => (none, none),
                 Uc | XrcSend => (path, may),
                 Rc | XrcReceive => (path | responder, may),
             }
         }
         (QpState::RTR, QpState::RTS) => match kind {
-            Ud | Uc => (QpMask::SQ_PSN, running),
+            Ud | Gsi | Uc => (QpMask::SQ_PSN, running),
             Raw => (none, running),
             Rc | XrcSend => (retries | QpMask::SQ_PSN, running),
             XrcReceive => (QpMask::TIMEOUT | QpMask::SQ_PSN, running),
@@ -52,7 +54,7 @@ fn rules(kind: QpKind, from: QpState, to: QpState) -> Option<(QpMask, QpMask)> {
         (QpState::RTS | QpState::SQD | QpState::SQE, QpState::RTS) => (none, running),
         (QpState::RTS, QpState::SQD) => (none, QpMask::EN_SQD_ASYNC_NOTIFY),
         (QpState::SQD, QpState::SQD) => match kind {
-            Ud => (none, QpMask::PKEY_INDEX | QpMask::QKEY),
+            Ud | Gsi => (none, QpMask::PKEY_INDEX | QpMask::QKEY),
             Raw => (none, none),
             Uc => (none, (QpMask::AV | QpMask::PKEY_INDEX | connected) - QpMask::CUR_STATE),
             _ => {
@@ -87,6 +89,7 @@ fn kind_name(kind: QpKind) -> &'static str {
         QpKind::Rc => "RC",
         QpKind::Uc => "UC",
         QpKind::Ud => "UD",
+        QpKind::Gsi => "GSI",
         QpKind::Raw => "RAW_PACKET",
         QpKind::XrcSend => "XRC_SEND",
         QpKind::XrcReceive => "XRC_RECV",
@@ -120,7 +123,8 @@ mod tests {
             QpState::SQE,
             QpState::ERR,
         ];
-        for kind in [QpKind::Rc, QpKind::Uc, QpKind::Ud, QpKind::Raw, QpKind::XrcSend, QpKind::XrcReceive] {
+        use QpKind::{Gsi, Raw, Rc, Uc, Ud, XrcReceive, XrcSend};
+        for kind in [Rc, Uc, Ud, Gsi, Raw, XrcSend, XrcReceive] {
             let steps = states
                 .into_iter()
                 .flat_map(|from| states.map(|to| (from, to)))

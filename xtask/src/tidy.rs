@@ -52,6 +52,7 @@ const MAY_DEPEND: &[(&str, &[&str])] = &[
     ("mlx5-common", &["uverbs", "mlx5-abi", "mempool", "eal"]),
     ("pmd-mlx", &["config", "port", "mlx5-common", "uverbs", "mlx5-abi", "mempool", "eal", "frame-io"]),
     ("verbs", &["mlx5-common", "uverbs", "mlx5-abi", "mempool", "eal"]),
+    ("cm", &["uverbs", "verbs"]),
     (
         "bringup",
         &[
@@ -75,6 +76,7 @@ const MAY_DEPEND: &[(&str, &[&str])] = &[
         "pollux",
         &[
             "bringup",
+            "cm",
             "config",
             "eal",
             "fragment",
@@ -88,7 +90,7 @@ const MAY_DEPEND: &[(&str, &[&str])] = &[
             "wire",
         ],
     ),
-    ("apps", &["bringup", "config", "eal", "kit", "lookup", "mempool", "pollux", "port", "wire", "verbs"]),
+    ("apps", &["bringup", "cm", "config", "eal", "kit", "lookup", "mempool", "pollux", "port", "wire", "verbs"]),
     ("pktgen", &["bringup", "config", "eal", "frame-io", "kit", "mempool", "port", "ring", "wire"]),
     ("testpmd", &["bringup", "config", "eal", "kit", "mempool", "port", "wire"]),
     (
@@ -135,6 +137,8 @@ const MAY_BE_UNSAFE: &[(&str, &[&str])] = &[
     ("port-soft", &["af_xdp/pair"]),
     ("pmd-mlx", &["eth/parking", "eth/port/open", "eth/sq", "eth/rq", "eth/rx", "eth/tx"]),
     ("verbs", &["context", "mr", "pd", "provider/mlx5/poll", "provider/mlx5/post", "provider/rxe"]),
+    // The kernel writes its answers to where commands point.
+    ("cm", &["kernel/file"]),
     ("mlx5-model", &["memory"]),
     ("mlx5-run", &["preload"]),
     ("wire", &["checksum/simd"]),

@@ -76,7 +76,7 @@ impl TransportQp {
             alt_timeout: AddressPath::ACK_TIMEOUT.get(secondary) as u8,
             ..QueryQpResp::default()
         };
-        if self.kind != QpType::UD {
+        if !matches!(self.kind, QpType::UD | QpType::GSI) {
             answer.dest = path::read(primary);
             answer.alt_dest = path::read(secondary);
             answer.alt_pkey_index = AddressPath::PKEY_INDEX.get(secondary) as u16;

@@ -36,13 +36,13 @@ fn fields(kind: QpType, from: QpState, to: QpState) -> Option<(M, M)> {
         (S::INIT, S::INIT) if kind == QpType::RAW_PACKET => (none, none),
         (S::INIT, S::INIT) => (none, first(kind)),
         (S::INIT, S::RTR) => match kind {
-            QpType::UD => (none, QKEY_PKEY),
+            QpType::UD | QpType::GSI => (none, QKEY_PKEY),
             QpType::UC | QpType::XRC_INI => (PEER, M::ALT_PATH | M::ACCESS_FLAGS | M::PKEY_INDEX),
             QpType::RC | QpType::XRC_TGT => (PEER | SERVES, M::ALT_PATH | M::ACCESS_FLAGS | M::PKEY_INDEX),
             _ => (none, none),
         },
         (S::RTR, S::RTS) => match kind {
-            QpType::UD => (M::SQ_PSN, M::CUR_STATE | M::QKEY),
+            QpType::UD | QpType::GSI => (M::SQ_PSN, M::CUR_STATE | M::QKEY),
             QpType::UC => (M::SQ_PSN, PATHS),
             QpType::RC => (RETRIES, PATHS | M::MIN_RNR_TIMER),
             QpType::XRC_INI => (RETRIES, PATHS),
@@ -62,7 +62,7 @@ fn fields(kind: QpType, from: QpState, to: QpState) -> Option<(M, M)> {
         (S::SQD, S::SQD) => (
             none,
             match kind {
-                QpType::UD => QKEY_PKEY,
+                QpType::UD | QpType::GSI => QKEY_PKEY,
                 QpType::UC => DRAINED,
                 QpType::RC => DRAINED | SERVES | (RETRIES - M::SQ_PSN) | M::PORT,
                 QpType::XRC_INI => DRAINED | (RETRIES - M::SQ_PSN) | M::PORT,
@@ -71,7 +71,7 @@ fn fields(kind: QpType, from: QpState, to: QpState) -> Option<(M, M)> {
             },
         ),
         (S::SQE, S::RTS) => match kind {
-            QpType::UD => (none, M::CUR_STATE | M::QKEY),
+            QpType::UD | QpType::GSI => (none, M::CUR_STATE | M::QKEY),
             QpType::UC => (none, M::CUR_STATE | M::ACCESS_FLAGS),
             QpType::RAW_PACKET => (none, M::CUR_STATE),
             _ => (none, none),
@@ -84,6 +84,8 @@ fn fields(kind: QpType, from: QpState, to: QpState) -> Option<(M, M)> {
 fn first(kind: QpType) -> M {
     match kind {
         QpType::UD => QKEY_PKEY | M::PORT,
+        // It is made for its port.
+        QpType::GSI => QKEY_PKEY,
         QpType::RAW_PACKET => M::PORT,
         _ => ACCESS_PKEY_PORT,
     }
@@ -92,7 +94,7 @@ fn first(kind: QpType) -> M {
 /// What may change while entries are sent.
 fn while_sending(kind: QpType) -> M {
     match kind {
-        QpType::UD => M::CUR_STATE | M::QKEY,
+        QpType::UD | QpType::GSI => M::CUR_STATE | M::QKEY,
         QpType::RC | QpType::XRC_TGT => PATHS | M::MIN_RNR_TIMER,
         _ => PATHS,
     }
@@ -102,7 +104,8 @@ fn while_sending(kind: QpType) -> M {
 mod tests {
     use super::*;
 
-    const TRANSPORTS: [QpType; 5] = [QpType::RC, QpType::UC, QpType::UD, QpType::XRC_INI, QpType::XRC_TGT];
+    const TRANSPORTS: [QpType; 6] =
+        [QpType::RC, QpType::UC, QpType::UD, QpType::GSI, QpType::XRC_INI, QpType::XRC_TGT];
     const STATES: [QpState; 7] =
         [QpState::RESET, QpState::INIT, QpState::RTR, QpState::RTS, QpState::SQD, QpState::SQE, QpState::ERR];
 

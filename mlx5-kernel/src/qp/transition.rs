@@ -144,6 +144,10 @@ impl TransportQp {
         QpContext::LOG_ACK_REQ_FREQ.set(context, LOG_ACK_EVERY);
         self.write_values(core, request, mask, context)?;
         if (current, wanted) == (S::RESET, S::INIT) {
+            if self.kind == QpType::GSI {
+                let primary = QpContext::PRIMARY_ADDRESS_PATH.of_mut(context);
+                AddressPath::VHCA_PORT_NUM.set(primary, PORT as u32);
+            }
             if self.receive_entries != 0 {
                 QpContext::DBR_ADDR.set(context, self.record);
             }
@@ -165,7 +169,7 @@ impl TransportQp {
         context: &mut [u8; QpContext::BYTES],
     ) -> Result<(), Errno> {
         let has = |field| mask.contains(field);
-        if self.kind == QpType::UD {
+        if matches!(self.kind, QpType::UD | QpType::GSI) {
             QpContext::MTU.set(context, DATAGRAM.0);
             QpContext::LOG_MSG_MAX.set(context, DATAGRAM.1);
         } else if has(QpMask::PATH_MTU) {
@@ -322,10 +326,10 @@ fn optional_in(current: QpState, wanted: QpState, service: u32) -> u32 {
         _ => 0,
     };
     let (paths, timer) = match service {
-        service::UD => (0, 0),
+        service::UD | service::QP1 => (0, 0),
         _ => (o::ALT_ADDR_PATH | o::PM_STATE, if is_reliable { o::RNR_TIMEOUT } else { 0 }),
     };
-    let key = if service == service::UD { o::Q_KEY } else { 0 };
+    let key = if matches!(service, service::UD | service::QP1) { o::Q_KEY } else { 0 };
     match (current, wanted) {
         (S::INIT, S::INIT) => access | key | o::PKEY_INDEX | o::PRI_PORT,
         (S::INIT, S::RTR) => access | key | o::PKEY_INDEX | paths & o::ALT_ADDR_PATH,

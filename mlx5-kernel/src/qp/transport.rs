@@ -2,6 +2,7 @@
 //! ring first. Source: Linux `drivers/infiniband/hw/mlx5/qp.c`, `create_user_qp`, `create_xrc_tgt_qp`, `destroy_qp_common`.
 
 use std::mem::offset_of;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use pollux_mlx5_abi::caps::general::GeneralCaps;
@@ -54,6 +55,7 @@ pub(super) fn service_of(kind: QpType) -> Option<u32> {
         QpType::RC => service::RC,
         QpType::UC => service::UC,
         QpType::UD => service::UD,
+        QpType::GSI => service::QP1,
         QpType::XRC_INI | QpType::XRC_TGT => service::XRC,
         _ => return None,
     })
@@ -66,11 +68,16 @@ impl Session {
         let offered = match kind {
             QpType::RC => GeneralCaps::RC,
             QpType::UC => GeneralCaps::UC,
-            QpType::UD => GeneralCaps::UD,
+            QpType::UD | QpType::GSI => GeneralCaps::UD,
             _ => GeneralCaps::XRC,
         };
         if !core.caps.has(offered) {
             return Err(Errno::EOPNOTSUPP);
+        }
+        // A kernel has its own, and gives it to nobody: Linux `drivers/infiniband/core/uverbs_std_types_qp.c`,
+        // `UVERBS_METHOD_QP_CREATE`.
+        if kind == QpType::GSI && !core.profile.management {
+            return Err(Errno::EINVAL);
         }
         if let Some(neighbours) = &core.neighbours {
             neighbours.announce();
@@ -259,7 +266,15 @@ impl Session {
             command.extend_from_slice(&rings.pages(12, 0));
         }
         let mut output = CreateQpOut::ZERO;
+        // A port has one.
+        if kind == QpType::GSI && core.management.swap(true, Ordering::Relaxed) {
+            self.give_register_back(register);
+            return Err(Errno::EBUSY);
+        }
         if let Err(errno) = core.execute(&command, &mut output) {
+            if kind == QpType::GSI {
+                core.management.store(false, Ordering::Relaxed);
+            }
             self.give_register_back(register);
             return Err(errno);
         }

@@ -255,7 +255,7 @@ codes! {
 
     /// Kind of a queue pair.
     QpType: u8 {
-        RC = 2 "RC", UC = 3 "UC", UD = 4 "UD", RAW_PACKET = 8 "RAW_PACKET", XRC_INI = 9 "XRC_INI", XRC_TGT = 10 "XRC_TGT",
+        GSI = 1 "GSI", RC = 2 "RC", UC = 3 "UC", UD = 4 "UD", RAW_PACKET = 8 "RAW_PACKET", XRC_INI = 9 "XRC_INI", XRC_TGT = 10 "XRC_TGT",
         DRIVER = 255 "DRIVER",
     }
 

@@ -70,6 +70,8 @@ pub enum Kind {
     Uc,
     /// Unreliable datagram.
     Ud,
+    /// Datagrams of management: queue pair 1 of a port, which every kernel keeps to itself. Models of a device that say so have it.
+    Gsi,
     /// Raw frames.
     Raw,
     /// Sender of XRC.
@@ -85,6 +87,7 @@ impl Kind {
             Self::Rc => QpType::RC,
             Self::Uc => QpType::UC,
             Self::Ud => QpType::UD,
+            Self::Gsi => QpType::GSI,
             Self::Raw => QpType::RAW_PACKET,
             Self::XrcSend => QpType::XRC_INI,
             Self::XrcReceive => QpType::XRC_TGT,
@@ -98,6 +101,7 @@ impl std::fmt::Display for Kind {
             Self::Rc => "RC",
             Self::Uc => "UC",
             Self::Ud => "UD",
+            Self::Gsi => "GSI",
             Self::Raw => "RAW_PACKET",
             Self::XrcSend => "XRC_SEND",
             Self::XrcReceive => "XRC_RECV",

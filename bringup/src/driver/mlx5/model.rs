@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use pollux_mlx5_kernel::Kernel;
+use pollux_mlx5_kernel::{DoorProfile, Kernel};
 use pollux_mlx5_model::{Device, Model, ModelError, Traffic};
 use pollux_pmd_mlx::netdev::{Losses, Lost, Netdev};
 use pollux_port::{Link, MacAddress};
@@ -18,7 +18,8 @@ pub(super) fn make(name: &str, keys: ModelKeys) -> Result<Arc<Model>, ModelError
     let mut builder = Model::builder(name)
         .profile(keys.profile)
         .traits(|card| *card = keys.card)
-        .door(keys.door)
+        // There is no kernel whose connection manager queue pair 1 is.
+        .door(DoorProfile { management: true, ..keys.door })
         .wire(keys.wire)
         .impairments(keys.impairments)
         .faults(keys.faults)

@@ -72,7 +72,7 @@ impl Opening {
         let (segments, state, operations) = match kind {
             Kind::Rc => (1, 0, connected | op::READ | op::ATOMIC),
             Kind::Uc => (1, 0, connected),
-            Kind::Ud => (4, State::LACKS, op::SEND),
+            Kind::Ud | Kind::Gsi => (4, State::LACKS, op::SEND),
             Kind::XrcSend => (2, State::LACKS, connected | op::READ | op::ATOMIC),
             // The Ethernet segment.
             Kind::Raw if headers > 0 => (2, State::RAW | State::HEADERS, op::SEND),

@@ -89,7 +89,7 @@ fn header_segments(kind: Kind, headers: u32) -> usize {
         // Address and operands of an atomic.
         Kind::Rc | Kind::Uc => 2,
         Kind::XrcSend => 3,
-        Kind::Ud => 3,
+        Kind::Ud | Kind::Gsi => 3,
         Kind::Raw => headers::segments(headers) as usize - 1,
         Kind::XrcReceive => 0,
     }

@@ -1,0 +1,411 @@
+//! Connections by address between models of a card, over the manager of this process.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use pollux_cm::{
+    ConnectionParameters, Event, EventChannel, EventKind, Id, IdOptions, ManagementPort, Manager, PortSpace, RejectReason,
+    Timing, private_data,
+};
+use pollux_mlx5_kernel::DoorProfile;
+use pollux_mlx5_model::Model;
+use pollux_mlx5_model::wire::{Cable, Impairments};
+use pollux_verbs::{
+    Ah, Buffers, Connection, Context, Cq, CqOptions, Errno, Options, Path, Pd, Provider, Qp, QpKind, QpOptions, QpState,
+};
+
+const LIMIT: Duration = Duration::from_secs(20);
+/// Answers within 17 ms and 10 retries, so that tests of what is lost end soon.
+const QUICK: Timing = Timing { response: 12, retries: 10, lifetime: 10, service: 12 };
+
+/// A device, and what connects over it.
+struct Host {
+    /// Goes last, after what is on it.
+    context: Context,
+    channel: EventChannel,
+    manager: Manager,
+    ip: &'static str,
+    model: Model,
+}
+
+impl Host {
+    fn new(name: &str, ip: &'static str, plug: Cable, impairments: Impairments) -> Self {
+        let door = DoorProfile { management: true, ..DoorProfile::NEWEST };
+        let address = format!("{ip}/24").parse().expect("an address");
+        let model = Model::builder(name).door(door).plugged(plug).impairments(impairments).ip(address).build();
+        let model = model.expect("a model");
+        let context = Context::open(model.open(), Provider::Mlx5, Options::default()).expect("a context");
+        let port = ManagementPort::open(&context, 1).expect("queue pair 1");
+        let manager = Manager::with_timing(vec![port], QUICK);
+        let channel = manager.channel().expect("a channel");
+        Self { context, channel, manager, ip, model }
+    }
+
+    fn at(&self, port: u16) -> SocketAddr {
+        SocketAddr::new(self.ip.parse().expect("an address"), port)
+    }
+
+    fn id(&self) -> Id {
+        self.channel.create_id(PortSpace::Tcp).expect("an ID")
+    }
+
+    fn listener(&self, port: u16, backlog: u32) -> Id {
+        let id = self.id();
+        id.bind(self.at(port)).expect("an address of its own");
+        id.listen(backlog).expect("it listens");
+        id
+    }
+
+    /// A queue pair for an ID, and its domain and completion queue.
+    fn queue(&self, id: &Id) -> (Qp, Pd, Cq) {
+        let pd = Pd::new(&self.context).expect("a domain");
+        let cq = Cq::new(&self.context, CqOptions::new(64)).expect("a queue");
+        let qp = id.create_qp(&pd, &cq, &cq, &QpOptions::new(QpKind::Rc).depth(8, 8).inline(32));
+        (qp.expect("a queue pair"), pd, cq)
+    }
+
+    fn resolve(&self, id: &Id, to: SocketAddr) {
+        id.resolve_address(None, to, LIMIT).expect("asked");
+        assert!(matches!(self.next().kind, EventKind::AddressResolved));
+        id.resolve_route(LIMIT).expect("asked");
+        assert!(matches!(self.next().kind, EventKind::RouteResolved));
+    }
+
+    fn next(&self) -> Event {
+        self.channel.wait(LIMIT).expect("no error").expect("an event in time")
+    }
+}
+
+fn hosts_on(impairments: Impairments) -> [Host; 2] {
+    let (near, far) = Cable::pair();
+    [
+        Host::new("near", "192.0.2.1", near, impairments),
+        Host::new("far", "192.0.2.2", far, Impairments::default()),
+    ]
+}
+
+fn hosts() -> [Host; 2] {
+    hosts_on(Impairments::default())
+}
+
+/// A server that takes one connection, and its data; then the client's end.
+fn serve(host: Host, listener: Id) -> (Vec<u8>, Host) {
+    let EventKind::ConnectRequest { id, parameters } = host.next().kind else { panic!("a request") };
+    let (mut qp, pd, mut cq) = host.queue(&id);
+    let buffers = Buffers::new(&pd, 1, 64).expect("buffers");
+    let mut receives = qp.receives().expect("a ring");
+    receives.piece(1, buffers.take().expect("a buffer"));
+    receives.ring().expect("posted");
+    id.accept(&mut qp, &parameters.private_data(*b"welcome")).expect("accepted");
+    let mut received = None;
+    let begin = Instant::now();
+    let mut events = Vec::new();
+    while received.is_none() || !events.contains(&"RDMA_CM_EVENT_DISCONNECTED") {
+        cq.poll(1, |wc| received = wc.take_buf().filter(|_| wc.is_ok()).map(|buffer| buffer.to_vec()).or(received.take()));
+        events.extend(host.channel.next().expect("no error").map(|event| event.kind.name()));
+        assert!(begin.elapsed() < LIMIT, "{events:?}");
+    }
+    id.disconnect(&mut qp).expect("agreed");
+    // What is said is heard before the device goes.
+    let end = Instant::now() + Duration::from_millis(100);
+    while Instant::now() < end {
+        host.channel.next().expect("no error");
+    }
+    drop(listener);
+    (received.expect("data"), host)
+}
+
+fn connect_and_send(near: &Host, to: SocketAddr) {
+    let id = near.id();
+    // 67 ms: the wire may lose its packets, too.
+    id.set_options(IdOptions { ack_timeout: Some(14), ..IdOptions::default() }).expect("set");
+    near.resolve(&id, to);
+    assert_eq!(id.peer_address(), Some(to));
+    assert_eq!(id.local_address().map(|local| local.ip().to_string()).as_deref(), Some(near.ip));
+    let (mut qp, _pd, mut cq) = near.queue(&id);
+    id.connect(&qp, &ConnectionParameters::default().private_data(*b"hello")).expect("asked");
+    let EventKind::ConnectResponse(parameters) = near.next().kind else { panic!("a response") };
+    assert_eq!(&parameters.private_data[..8], b"welcome\0");
+    id.establish(&mut qp).expect("established");
+    assert_eq!(qp.state(), QpState::RTS);
+    let mut batch = qp.batch();
+    batch.send(1).inline(b"by address").signalled();
+    batch.ring().expect("posted");
+    let (begin, mut sent) = (Instant::now(), false);
+    while !sent {
+        cq.poll(1, |wc| {
+            assert!(wc.is_ok(), "{wc:?}");
+            sent = true;
+        });
+        near.channel.next().expect("no error");
+        assert!(begin.elapsed() < LIMIT, "not sent");
+    }
+    id.disconnect(&mut qp).expect("asked");
+    assert!(matches!(near.next().kind, EventKind::Disconnected));
+    assert!(matches!(near.next().kind, EventKind::TimewaitExit));
+}
+
+#[test]
+fn connections_are_made_by_address_and_carry_data() {
+    let [near, far] = hosts();
+    let (listener, to) = (far.listener(7174, 3), far.at(7174));
+    let server = std::thread::spawn(move || serve(far, listener));
+    connect_and_send(&near, to);
+    assert_eq!(server.join().expect("it ends").0, b"by address");
+}
+
+#[test]
+fn what_the_wire_loses_is_said_again() {
+    for seed in 1..4 {
+        let bad = Impairments { loss: 0.2, dup: 0.2, reorder: 0.2, seed, ..Impairments::default() };
+        let [near, far] = hosts_on(bad);
+        let (listener, to) = (far.listener(7174, 3), far.at(7174));
+        let server = std::thread::spawn(move || serve(far, listener));
+        connect_and_send(&near, to);
+        let (data, far) = server.join().expect("it ends");
+        assert_eq!(data, b"by address", "seed {seed}");
+        let again = [&near, &far].map(|host| host.manager.counts().expect("its own").0.sent_again);
+        assert!(again.iter().sum::<u64>() > 0, "seed {seed}: nothing was lost");
+    }
+}
+
+#[test]
+fn who_says_no_is_heard_with_its_reason() {
+    let [near, far] = hosts();
+    let to = far.at(7174);
+    let ask = |near: &Host| {
+        let id = near.id();
+        near.resolve(&id, to);
+        let (qp, ..) = near.queue(&id);
+        id.connect(&qp, &ConnectionParameters::default()).expect("asked");
+        (id, qp)
+    };
+    // Nobody listens.
+    let (id, _qp) = ask(&near);
+    far.channel.wait(Duration::from_millis(50)).expect("no error");
+    let rejected = near.next();
+    assert_eq!(rejected.id, id.number());
+    assert!(
+        matches!(rejected.kind, EventKind::Rejected { reason: RejectReason::INVALID_SERVICE_ID, .. }),
+        "{}",
+        rejected.kind
+    );
+    // The program says no, with a word; or lets go of the request.
+    let listener = far.listener(7174, 1);
+    for word in [Some(&b"not today"[..]), None] {
+        let (_id, _qp) = ask(&near);
+        let EventKind::ConnectRequest { id: request, parameters } = far.next().kind else { panic!() };
+        assert_eq!(parameters.private_data.len(), private_data::CONNECT);
+        match word {
+            Some(word) => request.reject(word).expect("it was asked"),
+            None => drop(request),
+        }
+        let EventKind::Rejected { reason, private_data } = near.next().kind else { panic!() };
+        assert_eq!(reason, RejectReason::CONSUMER_DEFINED);
+        assert_eq!(private_data.starts_with(b"not today"), word.is_some());
+    }
+    // One may wait; the second is rejected.
+    let (_first, _first_qp) = ask(&near);
+    let EventKind::ConnectRequest { id: waiting, .. } = far.next().kind else { panic!() };
+    let (second, _second_qp) = ask(&near);
+    far.channel.wait(Duration::from_millis(50)).expect("no error");
+    let rejected = near.next();
+    assert_eq!(rejected.id, second.number());
+    assert!(matches!(rejected.kind, EventKind::Rejected { .. }), "{}", rejected.kind);
+    // It listens no more.
+    drop((waiting, listener));
+    assert!(matches!(near.next().kind, EventKind::Rejected { .. }));
+    let (_id, _qp) = ask(&near);
+    far.channel.wait(Duration::from_millis(50)).expect("no error");
+    let kind = near.next().kind;
+    assert!(matches!(kind, EventKind::Rejected { reason: RejectReason::INVALID_SERVICE_ID, .. }), "{kind}");
+}
+
+#[test]
+fn who_cannot_be_reached_is_told() {
+    let [near, far] = hosts();
+    // Nobody has the address; it is in no subnet.
+    for (address, errno) in [("192.0.2.77:1", Errno::ETIMEDOUT), ("198.51.100.1:1", Errno::ENETUNREACH)] {
+        let id = near.id();
+        id.resolve_address(None, address.parse().expect("an address"), LIMIT).expect("asked");
+        match near.next().kind {
+            EventKind::AddressError(found) => assert_eq!(found, errno, "{address}"),
+            other => panic!("{address}: {other}"),
+        }
+    }
+    // Its manager hangs: it is asked again and again, and given up.
+    let listener = far.listener(7174, 1);
+    let id = near.id();
+    near.resolve(&id, far.at(7174));
+    let (qp, ..) = near.queue(&id);
+    let begin = Instant::now();
+    id.connect(&qp, &ConnectionParameters::default()).expect("asked");
+    let kind = near.next().kind;
+    assert!(matches!(kind, EventKind::Unreachable(Errno::ETIMEDOUT)), "{kind}");
+    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+    assert_eq!(near.manager.counts().expect("its own").0.sent_again, 10);
+    drop((id, listener));
+    drop(far.model);
+}
+
+#[test]
+fn addresses_and_ports_are_held_by_one() {
+    let [near, _far] = hosts();
+    let stranger = near.id().bind("203.0.113.1:1".parse().expect("an address")).expect_err("not ours");
+    let line = stranger.to_string();
+    assert!(line.starts_with("203.0.113.1:1 is the address of no RDMA device here; addresses: "), "{line}");
+    assert!(line.contains("192.0.2.1"), "{line}");
+    let first = near.listener(5000, 1);
+    let second = near.id();
+    let line = second.bind(near.at(5000)).expect_err("in use").to_string();
+    assert_eq!(line, "port 5000 of Tcp is in use; choose another, or 0 for any");
+    // A port of datagrams is another one.
+    let datagrams = near.channel.create_id(PortSpace::Udp).expect("an ID");
+    datagrams.bind(near.at(5000)).expect("free");
+    drop(first);
+    second.bind(near.at(5000)).expect("free again");
+    // Any port, each time another.
+    let any: Vec<u16> = (0..3)
+        .map(|_| {
+            let id = near.id();
+            id.bind(near.at(0)).expect("free");
+            let port = id.local_address().expect("bound").port();
+            std::mem::forget(id);
+            port
+        })
+        .collect();
+    assert!(any[0] != any[1] && any[1] != any[2] && any.iter().all(|port| *port >= 49_152), "{any:?}");
+    // Shared by all who say so, as long as none listens.
+    let shared: Vec<Id> = (0..2)
+        .map(|_| {
+            let id = near.id();
+            id.set_options(IdOptions { reuse_address: true, ..IdOptions::default() }).expect("set");
+            id.bind(near.at(6000)).expect("shared");
+            id
+        })
+        .collect();
+    near.id().bind(near.at(6000)).expect_err("it does not share");
+    drop(shared);
+    near.id().bind(near.at(6000)).expect("free");
+}
+
+#[test]
+fn what_is_out_of_order_is_one_line() {
+    let [near, far] = hosts();
+    let listener = far.listener(7174, 1);
+    let id = near.id();
+    let line = |error: pollux_cm::CmError| error.to_string();
+    assert_eq!(line(id.resolve_route(LIMIT).expect_err("early")), "cannot resolve a route: resolve the address first");
+    assert_eq!(line(id.reject(&[]).expect_err("nothing")), "cannot reject: the ID has no connection");
+    near.resolve(&id, far.at(7174));
+    let (mut qp, ..) = near.queue(&id);
+    let long = ConnectionParameters::default().private_data(vec![0; private_data::CONNECT + 1]);
+    assert_eq!(line(id.connect(&qp, &long).expect_err("too long")), "57 bytes of private data: there is room for 56");
+    id.connect(&qp, &ConnectionParameters::default()).expect("asked");
+    id.connect(&qp, &ConnectionParameters::default()).expect_err("asked already");
+    id.bind(near.at(1)).expect_err("bound already");
+    assert_eq!(
+        line(id.establish(&mut qp).expect_err("early")),
+        "cannot tell attributes of a queue pair: the ID has no connection that far: connect, or wait for a response"
+    );
+    let EventKind::ConnectRequest { id: request, .. } = far.next().kind else { panic!("a request") };
+    let (mut theirs, ..) = far.queue(&request);
+    let long = ConnectionParameters::default().private_data(vec![0; 197]);
+    assert_eq!(line(request.accept(&mut theirs, &long).expect_err("too long")), "197 bytes of private data: there is room for 196");
+    assert_eq!(
+        line(request.reject(&[0; 149]).expect_err("too long")),
+        "149 bytes of private data: there is room for 148"
+    );
+    drop(listener);
+}
+
+/// Who is told of what moves with the ID.
+#[test]
+fn events_follow_an_id_to_another_channel() {
+    let [near, far] = hosts();
+    let id = near.id();
+    let elsewhere = near.manager.channel().expect("a channel");
+    id.resolve_address(None, far.at(1), LIMIT).expect("asked");
+    // It waits already.
+    id.migrate(&elsewhere).expect("the same manager");
+    id.resolve_route(LIMIT).expect("asked");
+    assert!(near.channel.next().expect("no error").is_none());
+    for name in ["RDMA_CM_EVENT_ADDR_RESOLVED", "RDMA_CM_EVENT_ROUTE_RESOLVED"] {
+        let event = elsewhere.next().expect("no error").expect("an event");
+        assert_eq!((event.id, event.kind.name()), (id.number(), name));
+    }
+    let line = id.migrate(&far.channel).expect_err("another manager").to_string();
+    assert_eq!(line, "cannot move the ID: the channel is of another manager");
+    // Without a channel it goes on; nobody hears of it.
+    drop(elsewhere);
+    drop(id);
+}
+
+#[test]
+fn datagrams_find_their_queue_pair_by_address() {
+    let [near, far] = hosts();
+    let udp = QpOptions::new(QpKind::Ud).depth(8, 8).inline(32);
+    let listener = far.channel.create_id(PortSpace::Udp).expect("an ID");
+    listener.bind(far.at(7174)).expect("bound");
+    listener.listen(0).expect("it listens");
+    let to = far.at(7174);
+    let server = std::thread::spawn(move || {
+        let EventKind::DatagramRequest { id, private_data } = far.next().kind else { panic!("a request") };
+        assert!(private_data.starts_with(b"which?") && private_data.len() == private_data::DATAGRAM_CONNECT);
+        let pd = Pd::new(&far.context).expect("a domain");
+        let mut cq = Cq::new(&far.context, CqOptions::new(64)).expect("a queue");
+        let mut qp = id.create_qp(&pd, &cq, &cq, &udp).expect("a queue pair");
+        let buffers = Buffers::new(&pd, 1, 128).expect("buffers");
+        let mut receives = qp.receives().expect("a ring");
+        receives.piece(1, buffers.take().expect("a buffer"));
+        receives.ring().expect("posted");
+        id.accept_datagrams(&qp, b"this one").expect("told");
+        let (begin, mut received) = (Instant::now(), None);
+        while received.is_none() {
+            cq.poll(1, |wc| received = wc.take_buf());
+            far.channel.next().expect("no error");
+            assert!(begin.elapsed() < LIMIT, "no datagram");
+        }
+        drop(listener);
+        received.expect("a datagram")[40..].to_vec()
+    });
+    let id = near.channel.create_id(PortSpace::Udp).expect("an ID");
+    near.resolve(&id, to);
+    id.connect_datagrams(b"which?").expect("asked");
+    let EventKind::DatagramEstablished { path, qpn, qkey, private_data } = near.next().kind else { panic!("an answer") };
+    assert_eq!((qkey, &private_data[..9]), (0x0123_4567, &b"this one\0"[..]));
+    let pd = Pd::new(&near.context).expect("a domain");
+    let cq = Cq::new(&near.context, CqOptions::new(64)).expect("a queue");
+    let mut qp = id.create_qp(&pd, &cq, &cq, &udp).expect("a queue pair");
+    let ah = Ah::new(&pd, &path).expect("an address");
+    let mut batch = qp.batch();
+    batch.send(1).to(&ah, qpn, qkey).inline(b"a datagram").signalled();
+    batch.ring().expect("posted");
+    assert_eq!(server.join().expect("it ends"), b"a datagram");
+    // Nobody listens on another port.
+    drop((qp, id));
+}
+
+/// A kernel keeps queue pair 1; a port has one.
+#[test]
+fn queue_pair_1_is_one_managers() {
+    let plain = Model::builder("plain").build().expect("a model");
+    let context = Context::open(plain.open(), Provider::Mlx5, Options::default()).expect("a context");
+    let refused = ManagementPort::open(&context, 1).expect_err("the kernel's");
+    assert_eq!(refused.errno(), Some(Errno::EINVAL), "{refused}");
+    let door = DoorProfile { management: true, ..DoorProfile::NEWEST };
+    let model = Model::builder("open").door(door).build().expect("a model");
+    let context = Context::open(model.open(), Provider::Mlx5, Options::default()).expect("a context");
+    let first = ManagementPort::open(&context, 1).expect("free");
+    let other = Context::open(model.open(), Provider::Mlx5, Options::default()).expect("a context");
+    let refused = ManagementPort::open(&other, 1).expect_err("taken");
+    assert_eq!(refused.errno(), Some(Errno::EBUSY), "{refused}");
+    drop(first);
+    ManagementPort::open(&other, 1).expect("free again");
+    // It is no queue pair that connects.
+    let pd = Pd::new(&context).expect("a domain");
+    let cq = Cq::new(&context, CqOptions::new(16)).expect("a queue");
+    let mut qp = Qp::new(&pd, &cq, &cq, &QpOptions::new(QpKind::Rc)).expect("a queue pair");
+    qp.init(1, pollux_verbs::Access::empty()).expect("INIT");
+    qp.connect(&Connection::new(Path::new([0; 16], 0), 1)).expect_err("no such peer");
+}
