@@ -2,8 +2,10 @@
 //!
 //! ```text
 //!   manager   which manager: the kernel's, or one of this process over device models
-//!   rping     READs and WRITEs to and fro
+//!   rping     ping-pong by READs and WRITEs
+//!   ucmatose  many connections at once
 //! ```
 
 pub mod manager;
 pub mod rping;
+pub mod ucmatose;

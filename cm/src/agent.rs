@@ -17,7 +17,10 @@ use std::time::Duration;
 
 use pollux_verbs::{Connection as QpConnection, Mtu, Path};
 
-use crate::message::{self, BYTES, Dreq, Drep, LID_PERMISSIVE, Message, Rej, Rep, Req, RoutePath, Rtu, SidrRep, SidrReq, about, above};
+use crate::message::{
+    self, BYTES, Drep, Dreq, LID_PERMISSIVE, Message, Rej, Rep, Req, RoutePath, Rtu, SidrRep, SidrReq, about,
+    above,
+};
 use crate::parameters::{ConnectionParameters, RejectReason};
 
 /// Connections that a port has at once, those that wait for their end among them: more are rejected.
@@ -145,23 +148,47 @@ pub(crate) struct Ask {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Notice {
     /// Somebody asks for one.
-    Request { service: u64, path: Path, transport: Transport, parameters: ConnectionParameters },
+    Request {
+        service: u64,
+        path: Path,
+        transport: Transport,
+        parameters: ConnectionParameters,
+    },
     /// The peer agrees.
-    Response { parameters: ConnectionParameters },
+    Response {
+        parameters: ConnectionParameters,
+    },
     /// Both may send.
-    Established { parameters: ConnectionParameters },
-    Rejected { reason: RejectReason, private: Vec<u8> },
+    Established {
+        parameters: ConnectionParameters,
+    },
+    Rejected {
+        reason: RejectReason,
+        private: Vec<u8>,
+    },
     /// No answer.
     Unreachable,
     Disconnected,
     /// All packets of it are gone.
     TimeWaitOver,
     /// Somebody asks which queue pair takes datagrams.
-    DatagramRequest { service: u64, path: Path, private: Vec<u8> },
+    DatagramRequest {
+        service: u64,
+        path: Path,
+        private: Vec<u8>,
+    },
     /// That one.
-    DatagramResponse { path: Path, qpn: u32, qkey: u32, private: Vec<u8> },
+    DatagramResponse {
+        path: Path,
+        qpn: u32,
+        qkey: u32,
+        private: Vec<u8>,
+    },
     /// None does. Source of the code: specification, table 120.
-    DatagramRejected { status: u8, private: Vec<u8> },
+    DatagramRejected {
+        status: u8,
+        private: Vec<u8>,
+    },
 }
 
 /// A datagram to be sent.
@@ -410,8 +437,7 @@ impl Agent {
             return Err(WrongState);
         }
         connection.state = State::Established;
-        let rtu =
-            Rtu { local_id: local.into(), remote_id: connection.remote.into(), ..Rtu::default() };
+        let rtu = Rtu { local_id: local.into(), remote_id: connection.remote.into(), ..Rtu::default() };
         let bytes = Box::new(Message::Rtu(Box::new(rtu)).encode(connection.transaction));
         connection.answer = Some(bytes.clone());
         let to = connection.path;
@@ -452,7 +478,8 @@ impl Agent {
             rej.local_id = local.into();
         }
         message::fill(&mut rej.private, private);
-        let (to, bytes) = (connection.path, Box::new(Message::Rej(Box::new(rej)).encode(connection.transaction)));
+        let (to, bytes) =
+            (connection.path, Box::new(Message::Rej(Box::new(rej)).encode(connection.transaction)));
         self.send(to, bytes);
         self.forget(local);
         Ok(())
@@ -486,8 +513,7 @@ impl Agent {
     /// Answers a DREQ.
     fn agree_to_end(&mut self, now: Duration, local: u32) {
         let Some(connection) = self.connections.get_mut(&local) else { return };
-        let drep =
-            Drep { local_id: local.into(), remote_id: connection.remote.into(), ..Drep::default() };
+        let drep = Drep { local_id: local.into(), remote_id: connection.remote.into(), ..Drep::default() };
         let bytes = Box::new(Message::Drep(Box::new(drep)).encode(connection.transaction));
         connection.answer = Some(bytes.clone());
         let to = connection.path;
@@ -495,12 +521,17 @@ impl Agent {
         self.wait_out(now, local);
     }
 
-    /// A connection is over; until no packet of it is under way any more its numbers are not used again.
+    /// A connection is over; until no packet of it is under way any more a request that comes late is known for one. The peer may connect
+    /// its queue pair again: Linux `drivers/infiniband/core/cm.c`, `cm_enter_timewait`.
     fn wait_out(&mut self, now: Duration, local: u32) {
         if let Some(connection) = self.connections.get_mut(&local) {
             connection.state = State::TimeWait;
             connection.waiting = None;
             connection.until = Some(now + time_of(connection.ack_timeout) * 2);
+            let key = (connection.guid, connection.remote_qpn);
+            if self.by_queue.get(&key) == Some(&local) {
+                self.by_queue.remove(&key);
+            }
         }
     }
 
@@ -556,11 +587,16 @@ impl Agent {
         private: &[u8],
     ) -> u32 {
         let local = self.number();
-        let mut request =
-            SidrReq { request: local.into(), pkey: 0xffff.into(), service: service.into(), ..SidrReq::default() };
+        let mut request = SidrReq {
+            request: local.into(),
+            pkey: 0xffff.into(),
+            service: service.into(),
+            ..SidrReq::default()
+        };
         message::fill(&mut request.private, private);
         let transaction = u64::from(local);
-        self.connections.insert(local, Connection::of_datagrams(State::SidrSent, path, service, 0, transaction));
+        self.connections
+            .insert(local, Connection::of_datagrams(State::SidrSent, path, service, 0, transaction));
         let bytes = Message::SidrReq(Box::new(request)).encode(transaction);
         self.send_until_answered(now, local, bytes);
         local

@@ -2,12 +2,9 @@
 
 use pollux_verbs::{Errno, Path};
 
-use crate::Id;
+use crate::id::{Id, IdNumber};
+use crate::occurrence::{Occurrence, What};
 use crate::parameters::{ConnectionParameters, RejectReason};
-
-/// By which events name an ID: [`Id::number`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct IdNumber(pub(crate) u64);
 
 /// An event. It is a value of its own: there is nothing to acknowledge, and the ID that it names may be gone.
 #[derive(Debug)]
@@ -120,38 +117,10 @@ impl std::fmt::Display for EventKind {
     }
 }
 
-/// What happened, before its IDs are handed out: the queue of a channel keeps none alive.
-#[derive(Clone, Debug)]
-pub(crate) struct Occurrence {
-    pub(crate) id: u64,
-    pub(crate) what: What,
-}
-
-/// See [`EventKind`].
-#[derive(Clone, Debug)]
-pub(crate) enum What {
-    AddressResolved,
-    AddressError(Errno),
-    RouteResolved,
-    RouteError(Errno),
-    ConnectRequest { made: u64, parameters: ConnectionParameters },
-    ConnectResponse(ConnectionParameters),
-    ConnectError(Errno),
-    Unreachable(Errno),
-    Rejected { reason: RejectReason, private_data: Vec<u8> },
-    Established(ConnectionParameters),
-    Disconnected,
-    DatagramRequest { made: u64, private_data: Vec<u8> },
-    DatagramEstablished { path: Path, qpn: u32, qkey: u32, private_data: Vec<u8> },
-    DeviceRemoval,
-    AddressChange,
-    TimewaitExit,
-}
-
-impl Occurrence {
-    /// As the program has it: `hand_out` makes the ID of a number.
-    pub(crate) fn hand_out(self, hand_out: impl FnOnce(u64) -> Id) -> Event {
-        let kind = match self.what {
+impl Event {
+    /// What happened, as the program has it: `hand_out` makes the ID of a number.
+    pub(crate) fn of(occurrence: Occurrence, hand_out: impl FnOnce(u64) -> Id) -> Self {
+        let kind = match occurrence.what {
             What::AddressResolved => EventKind::AddressResolved,
             What::AddressError(errno) => EventKind::AddressError(errno),
             What::RouteResolved => EventKind::RouteResolved,
@@ -175,6 +144,6 @@ impl Occurrence {
             What::AddressChange => EventKind::AddressChange,
             What::TimewaitExit => EventKind::TimewaitExit,
         };
-        Event { id: IdNumber(self.id), kind }
+        Self { id: IdNumber::of(occurrence.id), kind }
     }
 }

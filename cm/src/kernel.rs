@@ -16,7 +16,7 @@ use pollux_verbs::{Context, Errno, Mtu, Options, Path, QpAttributes, QpKind};
 use zerocopy::FromBytes;
 
 use crate::error::CmError;
-use crate::event::{Occurrence, What};
+use crate::occurrence::{Occurrence, What};
 use crate::parameters::{ConnectionParameters, IdOptions, RejectReason, private_data};
 use crate::service::PortSpace;
 use abi::{command, event};
@@ -76,7 +76,9 @@ fn told(qpn: u32, parameters: &ConnectionParameters) -> abi::ConnParam {
 
 /// The same, heard.
 fn heard(bytes: &[u8]) -> ConnectionParameters {
-    let Ok((heard, _)) = abi::ConnParam::read_from_prefix(bytes) else { return ConnectionParameters::default() };
+    let Ok((heard, _)) = abi::ConnParam::read_from_prefix(bytes) else {
+        return ConnectionParameters::default();
+    };
     ConnectionParameters {
         private_data: heard.private[..usize::from(heard.private_bytes)].to_vec(),
         responder_resources: heard.resources,
@@ -180,10 +182,8 @@ impl Kernel {
 
     pub(crate) fn destroy(&self, id: u64) {
         let Ok((record, file)) = self.record(id) else { return };
-        let ended: Result<abi::EventsReported, Errno> = file.ask(command::DESTROY_ID, |response| abi::DestroyId {
-            response,
-            id: record.handle,
-            ..abi::DestroyId::default()
+        let ended: Result<abi::EventsReported, Errno> = file.ask(command::DESTROY_ID, |response| {
+            abi::DestroyId { response, id: record.handle, ..abi::DestroyId::default() }
         });
         if let Err(errno) = ended {
             tracing::warn!(target: "lib.cm", "cannot destroy an ID: {errno}");
@@ -254,8 +254,12 @@ impl Kernel {
 
     fn query(&self, id: u64) -> Result<abi::QueryAddrResp, CmError> {
         let (record, file) = self.record(id)?;
-        file.ask(command::QUERY, |response| abi::Query { response, id: record.handle, option: abi::QUERY_ADDR })
-            .map_err(refused("ask for the addresses of an ID"))
+        file.ask(command::QUERY, |response| abi::Query {
+            response,
+            id: record.handle,
+            option: abi::QUERY_ADDR,
+        })
+        .map_err(refused("ask for the addresses of an ID"))
     }
 
     pub(crate) fn addresses(&self, id: u64) -> (Option<SocketAddr>, Option<SocketAddr>) {
@@ -277,7 +281,9 @@ impl Kernel {
             return Ok(Some((context.clone(), told.port)));
         }
         let devices = pollux_verbs::devices(&self.root)?;
-        let Some(device) = devices.iter().find(|device| device.node_guid == Some(guid)) else { return Ok(None) };
+        let Some(device) = devices.iter().find(|device| device.node_guid == Some(guid)) else {
+            return Ok(None);
+        };
         let context = Context::open_device(device, self.options.clone())?;
         self.table().contexts.insert(guid, context.clone());
         Ok(Some((context, told.port)))
@@ -466,7 +472,8 @@ impl Kernel {
     pub(crate) fn wait(&self, channel: u64, timeout: Duration) -> Result<(), CmError> {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let file = self.file_of(channel)?;
-        let limit = Timespec { tv_sec: timeout.as_secs().min(3600) as i64, tv_nsec: timeout.subsec_nanos().into() };
+        let limit =
+            Timespec { tv_sec: timeout.as_secs().min(3600) as i64, tv_nsec: timeout.subsec_nanos().into() };
         let mut one = [PollFd::new(&*file, PollFlags::IN)];
         match poll(&mut one, Some(&limit)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),

@@ -125,10 +125,8 @@ mod tests {
 
     #[test]
     fn both_addresses_are_told() {
-        for (source, destination) in [
-            ("192.0.2.1:4000", "192.0.2.2"),
-            ("[2001:db8::1]:65535", "2001:db8::2"),
-        ] {
+        for (source, destination) in [("192.0.2.1:4000", "192.0.2.2"), ("[2001:db8::1]:65535", "2001:db8::2")]
+        {
             let (source, destination): (SocketAddr, IpAddr) =
                 (source.parse().expect("an address"), destination.parse().expect("an address"));
             let header = IpHeader::new(source, destination);

@@ -11,8 +11,8 @@ use zerocopy::IntoBytes;
 
 use crate::agent::{Agent, Ask, Counts, Notice, Timing, Transport};
 use crate::error::CmError;
-use crate::event::{Occurrence, What};
 use crate::management::ManagementPort;
+use crate::occurrence::{Occurrence, What};
 use crate::parameters::{ConnectionParameters, IdOptions, RejectReason, private_data};
 use crate::service::{IP_HEADER_BYTES, IpHeader, PortSpace, gid_of, ip_of};
 
@@ -216,9 +216,12 @@ impl Software {
     fn take_port(&mut self, space: PortSpace, port: u16, shared: bool) -> Result<u16, CmError> {
         if port != 0 {
             let others = |record: &Record| {
-                record.holds_port && record.space == space && record.local.is_some_and(|local| local.port() == port)
+                record.holds_port
+                    && record.space == space
+                    && record.local.is_some_and(|local| local.port() == port)
             };
-            let free = |record: &Record| shared && record.options.reuse_address && record.stage != Stage::Listening;
+            let free =
+                |record: &Record| shared && record.options.reuse_address && record.stage != Stage::Listening;
             if !self.ids.values().filter(|record| others(record)).all(free) {
                 return Err(CmError::PortInUse { space, port });
             }
@@ -226,7 +229,8 @@ impl Software {
             return Ok(port);
         }
         for _ in EPHEMERAL {
-            self.next_port = if self.next_port == *EPHEMERAL.end() { *EPHEMERAL.start() } else { self.next_port + 1 };
+            self.next_port =
+                if self.next_port == *EPHEMERAL.end() { *EPHEMERAL.start() } else { self.next_port + 1 };
             if !self.held.contains_key(&(space, self.next_port)) {
                 self.held.insert((space, self.next_port), 1);
                 return Ok(self.next_port);
@@ -284,7 +288,9 @@ impl Software {
         record.stage = Stage::Listening;
         record.backlog = if backlog == 0 { 1024 } else { backlog };
         let (service, port) = (record.space.service(local.port()), record.port);
-        for (_, at) in self.ports.iter_mut().enumerate().filter(|(place, _)| port.is_none_or(|port| port == *place)) {
+        for (_, at) in
+            self.ports.iter_mut().enumerate().filter(|(place, _)| port.is_none_or(|port| port == *place))
+        {
             at.agent.listen(service);
         }
         Ok(())
@@ -517,12 +523,7 @@ impl Software {
         Ok(())
     }
 
-    pub(crate) fn accept_datagrams(
-        &mut self,
-        id: u64,
-        qpn: u32,
-        private: &[u8],
-    ) -> Result<(), CmError> {
+    pub(crate) fn accept_datagrams(&mut self, id: u64, qpn: u32, private: &[u8]) -> Result<(), CmError> {
         check_private(private, private_data::DATAGRAM_ACCEPT)?;
         let (place, connection) = self.connection(id, "accept")?;
         let answered = self.ports[place].agent.answer_datagram(connection, 0, (qpn, UDP_QKEY), private);

@@ -4,14 +4,15 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use pollux_cm::{
-    ConnectionParameters, Event, EventChannel, EventKind, Id, IdOptions, ManagementPort, Manager, PortSpace, RejectReason,
-    Timing, private_data,
+    ConnectionParameters, Event, EventChannel, EventKind, Id, IdOptions, ManagementPort, Manager, PortSpace,
+    RejectReason, Timing, private_data,
 };
 use pollux_mlx5_kernel::DoorProfile;
 use pollux_mlx5_model::Model;
 use pollux_mlx5_model::wire::{Cable, Impairments};
 use pollux_verbs::{
-    Ah, Buffers, Connection, Context, Cq, CqOptions, Errno, Options, Path, Pd, Provider, Qp, QpKind, QpOptions, QpState,
+    Ah, Buffers, Connection, Context, Cq, CqOptions, Errno, Options, Path, Pd, Provider, Qp, QpKind,
+    QpOptions, QpState,
 };
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -32,7 +33,8 @@ impl Host {
     fn new(name: &str, ip: &'static str, plug: Cable, impairments: Impairments) -> Self {
         let door = DoorProfile { management: true, ..DoorProfile::NEWEST };
         let address = format!("{ip}/24").parse().expect("an address");
-        let model = Model::builder(name).door(door).plugged(plug).impairments(impairments).ip(address).build();
+        let model =
+            Model::builder(name).door(door).plugged(plug).impairments(impairments).ip(address).build();
         let model = model.expect("a model");
         let context = Context::open(model.open(), Provider::Mlx5, Options::default()).expect("a context");
         let port = ManagementPort::open(&context, 1).expect("queue pair 1");
@@ -101,7 +103,9 @@ fn serve(host: Host, listener: Id) -> (Vec<u8>, Host) {
     let begin = Instant::now();
     let mut events = Vec::new();
     while received.is_none() || !events.contains(&"RDMA_CM_EVENT_DISCONNECTED") {
-        cq.poll(1, |wc| received = wc.take_buf().filter(|_| wc.is_ok()).map(|buffer| buffer.to_vec()).or(received.take()));
+        cq.poll(1, |wc| {
+            received = wc.take_buf().filter(|_| wc.is_ok()).map(|buffer| buffer.to_vec()).or(received.take())
+        });
         events.extend(host.channel.next().expect("no error").map(|event| event.kind.name()));
         assert!(begin.elapsed() < LIMIT, "{events:?}");
     }
@@ -295,12 +299,18 @@ fn what_is_out_of_order_is_one_line() {
     let listener = far.listener(7174, 1);
     let id = near.id();
     let line = |error: pollux_cm::CmError| error.to_string();
-    assert_eq!(line(id.resolve_route(LIMIT).expect_err("early")), "cannot resolve a route: resolve the address first");
+    assert_eq!(
+        line(id.resolve_route(LIMIT).expect_err("early")),
+        "cannot resolve a route: resolve the address first"
+    );
     assert_eq!(line(id.reject(&[]).expect_err("nothing")), "cannot reject: the ID has no connection");
     near.resolve(&id, far.at(7174));
     let (mut qp, ..) = near.queue(&id);
     let long = ConnectionParameters::default().private_data(vec![0; private_data::CONNECT + 1]);
-    assert_eq!(line(id.connect(&qp, &long).expect_err("too long")), "57 bytes of private data: there is room for 56");
+    assert_eq!(
+        line(id.connect(&qp, &long).expect_err("too long")),
+        "57 bytes of private data: there is room for 56"
+    );
     id.connect(&qp, &ConnectionParameters::default()).expect("asked");
     id.connect(&qp, &ConnectionParameters::default()).expect_err("asked already");
     id.bind(near.at(1)).expect_err("bound already");
@@ -311,7 +321,10 @@ fn what_is_out_of_order_is_one_line() {
     let EventKind::ConnectRequest { id: request, .. } = far.next().kind else { panic!("a request") };
     let (mut theirs, ..) = far.queue(&request);
     let long = ConnectionParameters::default().private_data(vec![0; 197]);
-    assert_eq!(line(request.accept(&mut theirs, &long).expect_err("too long")), "197 bytes of private data: there is room for 196");
+    assert_eq!(
+        line(request.accept(&mut theirs, &long).expect_err("too long")),
+        "197 bytes of private data: there is room for 196"
+    );
     assert_eq!(
         line(request.reject(&[0; 149]).expect_err("too long")),
         "149 bytes of private data: there is room for 148"
@@ -372,7 +385,9 @@ fn datagrams_find_their_queue_pair_by_address() {
     let id = near.channel.create_id(PortSpace::Udp).expect("an ID");
     near.resolve(&id, to);
     id.connect_datagrams(b"which?").expect("asked");
-    let EventKind::DatagramEstablished { path, qpn, qkey, private_data } = near.next().kind else { panic!("an answer") };
+    let EventKind::DatagramEstablished { path, qpn, qkey, private_data } = near.next().kind else {
+        panic!("an answer")
+    };
     assert_eq!((qkey, &private_data[..9]), (0x0123_4567, &b"this one\0"[..]));
     let pd = Pd::new(&near.context).expect("a domain");
     let cq = Cq::new(&near.context, CqOptions::new(64)).expect("a queue");

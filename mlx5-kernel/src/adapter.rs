@@ -1,6 +1,7 @@
 //! The adapter itself, below all that is made on it: its commands, its memory, what it can do, who is told of its events.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use pollux_uverbs::Errno;
 use pollux_uverbs::event::AsyncKind;
@@ -17,6 +18,8 @@ pub(crate) struct Adapter {
     pub(crate) memory: Arc<dyn DmaMemory>,
     pub(crate) caps: Caps,
     pub(crate) events: Events,
+    /// Whether queue pair 1 is somebody's.
+    pub(crate) management: AtomicBool,
 }
 
 impl Adapter {

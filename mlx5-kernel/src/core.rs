@@ -1,7 +1,7 @@
 //! What all contexts of a device share.
 
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pollux_uverbs::Errno;
@@ -55,8 +55,6 @@ pub(crate) struct Core {
     /// Pages that the firmware asked for while it runs and that it gets with the next call.
     pub(crate) pages_wanted: AtomicU32,
     pub(crate) pages: Mutex<LentPages>,
-    /// Whether queue pair 1 is somebody's.
-    pub(crate) management: AtomicBool,
     /// Rates that queues are held to.
     pub(crate) rates: Rates,
     /// Objects that were still there when their context was closed.

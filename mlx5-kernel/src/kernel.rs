@@ -124,7 +124,13 @@ impl Kernel {
     ) -> Arc<Self> {
         let steering = Mutex::new(Steering::new(&loaded.caps));
         let core = Arc::new(Core {
-            adapter: Adapter { firmware, memory, caps: loaded.caps, events: Events::default() },
+            adapter: Adapter {
+                firmware,
+                memory,
+                caps: loaded.caps,
+                events: Events::default(),
+                management: AtomicBool::new(false),
+            },
             profile,
             port: loaded.port,
             neighbours: loaded.neighbours,
@@ -142,7 +148,6 @@ impl Kernel {
             pages_wanted: AtomicU32::new(0),
             pages: Mutex::new(pages),
             rates: Rates::default(),
-            management: AtomicBool::new(false),
             abandoned: AtomicUsize::new(0),
             objects: Arc::default(),
         });

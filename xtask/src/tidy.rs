@@ -90,7 +90,10 @@ const MAY_DEPEND: &[(&str, &[&str])] = &[
             "wire",
         ],
     ),
-    ("apps", &["bringup", "cm", "config", "eal", "kit", "lookup", "mempool", "pollux", "port", "wire", "verbs"]),
+    (
+        "apps",
+        &["bringup", "cm", "config", "eal", "kit", "lookup", "mempool", "pollux", "port", "wire", "verbs"],
+    ),
     ("pktgen", &["bringup", "config", "eal", "frame-io", "kit", "mempool", "port", "ring", "wire"]),
     ("testpmd", &["bringup", "config", "eal", "kit", "mempool", "port", "wire"]),
     (

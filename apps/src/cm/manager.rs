@@ -14,7 +14,7 @@ use pollux_verbs::{Options, VerbsError};
 use crate::rdma::{Failure, device};
 
 /// How long an address or a route may take to be resolved; what the originals say.
-const RESOLUTION: Duration = Duration::from_secs(2);
+pub const RESOLUTION: Duration = Duration::from_secs(2);
 /// How long a wait for events lasts before a stop is looked for.
 const LOOK: Duration = Duration::from_millis(50);
 /// How long the end of a connection may take to be agreed on.
@@ -83,8 +83,12 @@ fn suggest(program: &str) {
         ));
     };
     say(format_args!("{program}: to run on any machine between two device models, start in two shells:"));
-    command(0, "a", "b", "10.0.0.1", "-s -a 10.0.0.1");
-    command(1, "b", "a", "10.0.0.2", "-c -a 10.0.0.1");
+    let [server, client] = match program {
+        "rping" => ["-s -a 10.0.0.1", "-c -a 10.0.0.1"],
+        _ => ["-b 10.0.0.1", "-s 10.0.0.1"],
+    };
+    command(0, "a", "b", "10.0.0.1", server);
+    command(1, "b", "a", "10.0.0.2", client);
 }
 
 /// The address of a host, of IPv4 if it has one.
@@ -92,8 +96,10 @@ fn suggest(program: &str) {
 /// # Errors
 /// It has none.
 pub fn address(host: &str, option: &str) -> Result<IpAddr, Failure> {
-    let refuse = |why: String| Failure::Usage(format!("{option} {host}: {why}; give a host name or an IP address"));
-    let all: Vec<SocketAddr> = (host, 0).to_socket_addrs().map_err(|error| refuse(error.to_string()))?.collect();
+    let refuse =
+        |why: String| Failure::Usage(format!("{option} {host}: {why}; give a host name or an IP address"));
+    let all: Vec<SocketAddr> =
+        (host, 0).to_socket_addrs().map_err(|error| refuse(error.to_string()))?.collect();
     let found = all.iter().find(|address| address.is_ipv4()).or(all.first());
     found.map(SocketAddr::ip).ok_or_else(|| refuse("no address".into()))
 }
@@ -102,7 +108,11 @@ pub fn address(host: &str, option: &str) -> Result<IpAddr, Failure> {
 ///
 /// # Errors
 /// A stop, or what the manager says.
-pub fn next(lcore: &LcoreContext, channel: &EventChannel, limit: Option<Duration>) -> Result<Option<Event>, Failure> {
+pub fn next(
+    lcore: &LcoreContext,
+    channel: &EventChannel,
+    limit: Option<Duration>,
+) -> Result<Option<Event>, Failure> {
     let begin = Instant::now();
     loop {
         let left = limit.map_or(LOOK, |limit| limit.saturating_sub(begin.elapsed()).min(LOOK));
@@ -123,7 +133,9 @@ pub fn next(lcore: &LcoreContext, channel: &EventChannel, limit: Option<Duration
 pub fn unexpected(kind: &EventKind, peer: SocketAddr) -> Failure {
     let advice = match kind {
         EventKind::AddressError(_) => "; check the address, and that its port is up",
-        EventKind::Rejected { reason, .. } if reason.0 == 8 => "; nobody listens there: start the server first, with the same -p",
+        EventKind::Rejected { reason, .. } if reason.0 == 8 => {
+            "; nobody listens there: start the server first, with the same -p"
+        }
         EventKind::Unreachable(_) => "; the connection manager there does not answer",
         _ => "",
     };

@@ -6,13 +6,15 @@
 //!           where the sink is   ──►  server WRITEs it back      ◄── go on     and so on, until the client ends
 //! ```
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 
 use pollux_bringup::program::{say, tell};
 use pollux_cm::{ConnectionParameters, EventChannel, EventKind, Id, IdNumber, Manager, PortSpace};
 use pollux_config::CommandLine;
 use pollux_eal::LcoreContext;
-use pollux_verbs::{Access, Buffers, Context, Cq, CqOptions, Mr, Pd, Qp, QpKind, QpOptions, WcOpcode, WcStatus};
+use pollux_verbs::{
+    Access, Buffers, Context, Cq, CqOptions, Mr, Pd, Qp, QpKind, QpOptions, WcOpcode, WcStatus,
+};
 
 use super::manager::{address, next, part, resolve, run as run_program, unexpected};
 use crate::number::within;
@@ -80,7 +82,11 @@ pub fn run(line: &CommandLine, options: Options) -> Result<(), pollux_bringup::B
         let addr = options.addr.as_deref().map(|host| address(host, "-a")).transpose()?;
         let port = u16::try_from(options.port).unwrap_or_default();
         let local = SocketAddr::new(addr.unwrap_or(Ipv4Addr::UNSPECIFIED.into()), port);
-        if options.server { serve(lcore, manager, &options, local) } else { ping(lcore, manager, &options, local) }
+        if options.server {
+            serve(lcore, manager, &options, local)
+        } else {
+            ping(lcore, manager, &options, local)
+        }
     })
 }
 
@@ -111,7 +117,12 @@ enum Came {
 }
 
 impl<'a> End<'a> {
-    fn new(lcore: &'a LcoreContext, channel: &'a EventChannel, options: &'a Options, id: Id) -> Result<Self, Failure> {
+    fn new(
+        lcore: &'a LcoreContext,
+        channel: &'a EventChannel,
+        options: &'a Options,
+        id: Id,
+    ) -> Result<Self, Failure> {
         let (context, _): (Context, u8) =
             id.device()?.ok_or_else(|| Failure::Error("the connection leads to no device".into()))?;
         let pd = Pd::new(&context)?;
@@ -136,10 +147,13 @@ impl<'a> End<'a> {
             let mut failed = None;
             self.cq.poll(1, |wc| match (wc.status(), wc.opcode()) {
                 (WcStatus::SUCCESS, _) if wc.is_receive() => {
-                    let message = wc.take_buf().and_then(|buffer| <[u8; MESSAGE]>::try_from(&buffer[..]).ok());
+                    let message =
+                        wc.take_buf().and_then(|buffer| <[u8; MESSAGE]>::try_from(&buffer[..]).ok());
                     came = message.map(Came::Message);
                     if message.is_none() {
-                        failed = Some(Failure::Error("a message of another length: run rping at both ends".into()));
+                        failed = Some(Failure::Error(
+                            "a message of another length: run rping at both ends".into(),
+                        ));
                     }
                 }
                 (WcStatus::SUCCESS, WcOpcode::RDMA_READ) => came = Some(Came::Read),
@@ -183,7 +197,8 @@ impl<'a> End<'a> {
         message[8..12].copy_from_slice(&memory.rkey().to_be_bytes());
         message[12..].copy_from_slice(&(memory.bytes() as u32).to_be_bytes());
         let buffer = self.messages.filled(&message);
-        let buffer = buffer.ok_or_else(|| Failure::Error("more messages under way than there are buffers".into()))?;
+        let buffer =
+            buffer.ok_or_else(|| Failure::Error("more messages under way than there are buffers".into()))?;
         let mut batch = self.qp.batch();
         batch.send(1).piece(buffer).signalled();
         batch.ring()?;
@@ -233,7 +248,7 @@ fn ping(lcore: &LcoreContext, manager: &Manager, options: &Options, peer: Socket
         Some(EventKind::ConnectResponse(_)) => end.id.establish(&mut end.qp)?,
         other => return Err(other.map_or(Failure::Stopped, |kind| unexpected(&kind, peer))),
     }
-    let outcome = ping_to_and_fro(&mut end);
+    let outcome = ping_all(&mut end);
     end.id.disconnect(&mut end.qp)?;
     if !matches!(outcome, Ok(false)) {
         part(&channel);
@@ -242,7 +257,7 @@ fn ping(lcore: &LcoreContext, manager: &Manager, options: &Options, peer: Socket
 }
 
 /// The client's part. `false`: the server ended it.
-fn ping_to_and_fro(end: &mut End<'_>) -> Result<bool, Failure> {
+fn ping_all(end: &mut End<'_>) -> Result<bool, Failure> {
     let size = end.options.size as usize;
     let (source, sink) = (end.source.clone(), end.sink.clone());
     let mut sent = vec![0; size];
@@ -256,7 +271,9 @@ fn ping_to_and_fro(end: &mut End<'_>) -> Result<bool, Failure> {
             match end.wait()? {
                 Came::Message(_) => {}
                 Came::Disconnected => return Ok(false),
-                other => return Err(Failure::Error(format!("{other:?} in place of the server's word to go on"))),
+                other => {
+                    return Err(Failure::Error(format!("{other:?} in place of the server's word to go on")));
+                }
             }
         }
         let mut returned = vec![0; size];
@@ -294,21 +311,30 @@ fn text(data: &[u8]) -> String {
     String::from_utf8_lossy(&data[..end]).into_owned()
 }
 
-fn serve(lcore: &LcoreContext, manager: &Manager, options: &Options, local: SocketAddr) -> Result<(), Failure> {
+fn serve(
+    lcore: &LcoreContext,
+    manager: &Manager,
+    options: &Options,
+    local: SocketAddr,
+) -> Result<(), Failure> {
     let channel = manager.channel()?;
     let listener = channel.create_id(PortSpace::Tcp)?;
     listener.bind(local)?;
     // What the original says.
     listener.listen(3)?;
-    if options.debug || local.ip() == IpAddr::from(Ipv4Addr::UNSPECIFIED) {
-        say(format_args!("rping: listening on {}", listener.local_address().unwrap_or(local)));
-    }
+    say(format_args!("rping: listening on {}", listener.local_address().unwrap_or(local)));
     loop {
         let Some(event) = next(lcore, &channel, None)? else { continue };
         debug(options, &event.kind);
         let EventKind::ConnectRequest { id, parameters } = event.kind else { continue };
         let peer = id.peer_address();
-        let served = serve_one(lcore, &channel, options, id, &ConnectionParameters { private_data: Vec::new(), ..parameters });
+        let served = serve_one(
+            lcore,
+            &channel,
+            options,
+            id,
+            &ConnectionParameters { private_data: Vec::new(), ..parameters },
+        );
         match served {
             Err(failure @ (Failure::Error(_) | Failure::Peer(_))) if options.persistent => {
                 let (Failure::Error(line) | Failure::Peer(line)) = failure else { continue };

@@ -385,8 +385,7 @@ impl Agent {
             return self.send(from, Box::new(Message::SidrRep(Box::new(answer)).encode(transaction)));
         }
         let local = self.number();
-        let connection =
-            Connection::of_datagrams(State::SidrReceived, from, service, remote, transaction);
+        let connection = Connection::of_datagrams(State::SidrReceived, from, service, remote, transaction);
         self.connections.insert(local, connection);
         let private = request.private.to_vec();
         self.tell(local, Notice::DatagramRequest { service, path: from, private });

@@ -31,12 +31,15 @@ enum Habit {
     Sleeps,
 }
 
+/// At whom a datagram arrives, and what it is.
+type Flying = (usize, Box<[u8; BYTES]>);
+
 struct World {
     now: Duration,
     agents: [Agent; 2],
     wire: Wire,
     /// Where datagrams are: when they arrive, a number, and at whom.
-    flying: BTreeMap<(Duration, u64), (usize, Box<[u8; BYTES]>)>,
+    flying: BTreeMap<(Duration, u64), Flying>,
     seed: u64,
     count: u64,
     habits: [Habit; 2],
@@ -84,7 +87,11 @@ impl World {
             qpn,
             psn: 0x00ab_cdef,
             mtu: Mtu::Bytes2048,
-            parameters: ConnectionParameters { responder_resources: 3, initiator_depth: 5, ..ConnectionParameters::default() },
+            parameters: ConnectionParameters {
+                responder_resources: 3,
+                initiator_depth: 5,
+                ..ConnectionParameters::default()
+            },
             private: vec![7; 92],
             ack_timeout: None,
         };
@@ -149,8 +156,14 @@ impl World {
         for _ in 0..2_000_000 {
             self.listen();
             self.put();
-            let due = self.agents.iter().zip(self.dead).filter(|(_, dead)| !dead).filter_map(|(agent, _)| agent.next_due());
-            let next = due.min().into_iter().chain(self.flying.keys().next().map(|(arrival, _)| *arrival)).min();
+            let due = self
+                .agents
+                .iter()
+                .zip(self.dead)
+                .filter(|(_, dead)| !dead)
+                .filter_map(|(agent, _)| agent.next_due());
+            let next =
+                due.min().into_iter().chain(self.flying.keys().next().map(|(arrival, _)| *arrival)).min();
             let Some(next) = next.filter(|next| *next <= end) else {
                 self.now = self.now.max(end.min(Duration::from_secs(1 << 30)));
                 return;
@@ -204,27 +217,38 @@ fn a_connection_is_made_used_and_ended() {
     world.run_until(Duration::from_secs(1));
     let peer = world.asked()[0];
     // Each says what the other may do, the other way round; private data come whole.
-    let [Notice::Response { parameters }] = world.said(0, local) else { panic!("{:?}", world.said(0, local)) };
+    let [Notice::Response { parameters }] = world.said(0, local) else {
+        panic!("{:?}", world.said(0, local))
+    };
     assert_eq!((parameters.responder_resources, parameters.initiator_depth), (3, 5));
     assert_eq!(parameters.private_data, [9; 196]);
-    let [Notice::Request { parameters, service: SERVICE, .. }, Notice::Established { .. }] = world.said(1, peer) else {
+    let [Notice::Request { parameters, service: SERVICE, .. }, Notice::Established { .. }] =
+        world.said(1, peer)
+    else {
         panic!("{:?}", world.said(1, peer))
     };
     assert_eq!((parameters.responder_resources, parameters.initiator_depth), (5, 3));
     assert_eq!(parameters.private_data, [7; 92]);
     // What one begins with, the other expects.
-    let ends = [world.agents[0].connection(local).expect("known"), world.agents[1].connection(peer).expect("known")];
+    let ends =
+        [world.agents[0].connection(local).expect("known"), world.agents[1].connection(peer).expect("known")];
     assert_eq!((ends[0].rq_psn, ends[0].sq_psn), (0x00ab_cdef, 0x12_3456));
     assert_eq!((ends[1].rq_psn, ends[1].sq_psn), (0x12_3456, 0x00ab_cdef));
     assert_eq!((ends[0].qpn, ends[1].qpn), (0x99, 0x77));
     assert_eq!((ends[0].max_rd_atomic, ends[0].max_dest_rd_atomic), (5, 3));
     assert_eq!((ends[1].max_rd_atomic, ends[1].max_dest_rd_atomic), (3, 5));
-    assert_eq!(ends.map(|end| (end.mtu, end.timeout, end.retries, end.rnr_retries)), [(Mtu::Bytes2048, 17, 7, 7); 2]);
+    assert_eq!(
+        ends.map(|end| (end.mtu, end.timeout, end.retries, end.rnr_retries)),
+        [(Mtu::Bytes2048, 17, 7, 7); 2]
+    );
     let now = world.now;
     world.agents[0].disconnect(now, local).expect("it is established");
     world.finish();
     for (side, local) in [(0, local), (1, peer)] {
-        assert_eq!(world.said(side, local)[world.said(side, local).len() - 2..], [Notice::Disconnected, Notice::TimeWaitOver]);
+        assert_eq!(
+            world.said(side, local)[world.said(side, local).len() - 2..],
+            [Notice::Disconnected, Notice::TimeWaitOver]
+        );
         assert_eq!(world.agents[side].connections(), 0);
     }
     assert_eq!(world.agents.map(|agent| (agent.counts().duplicates, agent.counts().strange)), [(0, 0); 2]);
@@ -239,15 +263,25 @@ fn each_connection_comes_to_the_same_at_both_ends() {
             world.run_until(Duration::from_secs(300));
             for local in &asked {
                 let agreed = world.said(0, *local).iter().any(is_response);
-                assert_eq!(agreed, habits[1] == Habit::Agrees, "seed {seed}, {habits:?}: {:?}", world.said(0, *local));
+                assert_eq!(
+                    agreed,
+                    habits[1] == Habit::Agrees,
+                    "seed {seed}, {habits:?}: {:?}",
+                    world.said(0, *local)
+                );
                 let times = world.said(0, *local).iter().filter(|notice| is_response(notice)).count();
                 assert!(times <= 1, "seed {seed}: told twice");
             }
             let peers = world.asked();
             // What was rejected is forgotten: a request that comes late is asked again.
             let once = habits[1] == Habit::Agrees;
-            assert!(peers.len() == asked.len() || !once && peers.len() > asked.len(), "seed {seed}: {}", peers.len());
-            let established = peers.iter().filter(|peer| world.said(1, **peer).iter().any(is_established)).count();
+            assert!(
+                peers.len() == asked.len() || !once && peers.len() > asked.len(),
+                "seed {seed}: {}",
+                peers.len()
+            );
+            let established =
+                peers.iter().filter(|peer| world.said(1, **peer).iter().any(is_established)).count();
             assert_eq!(established, if habits[1] == Habit::Agrees { asked.len() } else { 0 }, "seed {seed}");
             // One ends some, the other others, both end some.
             let now = world.now;
@@ -262,10 +296,16 @@ fn each_connection_comes_to_the_same_at_both_ends() {
                 }
             }
             world.run_until(now + Duration::from_secs(600));
-            for (local, side) in asked.iter().map(|local| (*local, 0)).chain(peers.iter().map(|peer| (*peer, 1))) {
+            for (local, side) in
+                asked.iter().map(|local| (*local, 0)).chain(peers.iter().map(|peer| (*peer, 1)))
+            {
                 // Which of the first's is which of the second's nobody says: some were ended by both, all by one at least.
                 if habits[1] == Habit::Agrees && world.said(side, local).contains(&Notice::Disconnected) {
-                    let times = world.said(side, local).iter().filter(|notice| **notice == Notice::Disconnected).count();
+                    let times = world
+                        .said(side, local)
+                        .iter()
+                        .filter(|notice| **notice == Notice::Disconnected)
+                        .count();
                     assert_eq!(times, 1, "seed {seed}");
                 }
             }
@@ -320,8 +360,17 @@ fn a_peer_that_dies_in_any_state_is_given_up() {
                 world.agents[alive].disconnect(now, connection).unwrap_or_default();
             }
             world.finish();
-            assert_eq!(world.agents[alive].connections(), 0, "{died_ms} {dies}: {:?}", world.agents[alive].connections);
-            let told = if alive == 0 { world.said(0, local).to_vec() } else { world.heard[1].values().flatten().cloned().collect() };
+            assert_eq!(
+                world.agents[alive].connections(),
+                0,
+                "{died_ms} {dies}: {:?}",
+                world.agents[alive].connections
+            );
+            let told = if alive == 0 {
+                world.said(0, local).to_vec()
+            } else {
+                world.heard[1].values().flatten().cloned().collect()
+            };
             if !told.is_empty() {
                 let end = [Notice::Unreachable, Notice::TimeWaitOver];
                 assert!(told.last().is_some_and(|last| end.contains(last)), "{died_ms} {dies}: {told:?}");
@@ -347,9 +396,9 @@ fn a_stale_connection_makes_room() {
         "{:?}",
         world.said(0, refused)
     );
-    world.run_until(Duration::from_secs(20));
+    // Its end was agreed on; that it waits for the last packets does not matter to a new one.
     let made = world.ask(0x55);
-    world.run_until(Duration::from_secs(21));
+    world.run_until(Duration::from_secs(3));
     assert!(world.said(0, made).iter().any(is_response), "{:?}", world.said(0, made));
 }
 
@@ -375,7 +424,9 @@ fn what_nobody_listens_for_or_cannot_be_is_rejected() {
         let mut world = World::new(CLEAN, [Habit::Agrees; 2], 7);
         let local = world.ask(0x55);
         let Outgoing { bytes, .. } = world.agents[0].outgoing().expect("a request");
-        let (Message::Req(mut req), transaction) = Message::decode(&bytes[..]).expect("its own") else { panic!() };
+        let (Message::Req(mut req), transaction) = Message::decode(&bytes[..]).expect("its own") else {
+            panic!()
+        };
         change(&mut req);
         let changed = Message::Req(req).encode(transaction);
         let now = world.now;
@@ -410,7 +461,8 @@ fn strangers_are_counted_and_nothing_else() {
     let agent = &mut world.agents[1];
     let before = agent.counts();
     let dreq = |qpn: u32| {
-        let dreq = Dreq { local_id: local.into(), remote_id: peer.into(), qpn: above(qpn, 0), ..Dreq::default() };
+        let dreq =
+            Dreq { local_id: local.into(), remote_id: peer.into(), qpn: above(qpn, 0), ..Dreq::default() };
         Message::Dreq(Box::new(dreq)).encode(1)
     };
     // The right numbers from another address, and from the right one with another queue pair.
@@ -465,16 +517,23 @@ fn datagrams_find_their_queue_pair() {
             let until = world.now + Duration::from_millis(500);
             world.run_until(until);
             for peer in world.asked() {
-                let [.., Notice::DatagramRequest { service, private, .. }] = world.said(1, peer) else { panic!() };
+                let [.., Notice::DatagramRequest { service, private, .. }] = world.said(1, peer) else {
+                    panic!()
+                };
                 assert_eq!((*service, private.len()), (SERVICE, 216));
                 world.agents[1].answer_datagram(peer, 0, (0x42, 0x0123_4567), b"there").unwrap_or_default();
             }
         }
-        let [Notice::DatagramResponse { qpn: 0x42, qkey: 0x0123_4567, private, .. }] = world.said(0, found) else {
+        let [Notice::DatagramResponse { qpn: 0x42, qkey: 0x0123_4567, private, .. }] = world.said(0, found)
+        else {
             panic!("{:?}", world.said(0, found))
         };
         assert_eq!(&private[..6], b"there\0");
-        assert!(matches!(world.said(0, lost), [Notice::DatagramRejected { status: 1, .. }]), "{:?}", world.said(0, lost));
+        assert!(
+            matches!(world.said(0, lost), [Notice::DatagramRejected { status: 1, .. }]),
+            "{:?}",
+            world.said(0, lost)
+        );
         for local in [found, lost] {
             let now = world.now;
             world.agents[0].abandon(now, local);

@@ -7,7 +7,7 @@ use pollux_mlx5_abi::command::opcode;
 use pollux_uverbs::Errno;
 use pollux_uverbs::abi::flags::{Access, QpState, QpType};
 
-use crate::core::Core;
+use crate::adapter::Adapter;
 use crate::firmware::{SHORT, naming};
 use crate::umem::{Record, Umem};
 
@@ -42,16 +42,16 @@ pub(crate) fn locked(qp: &Arc<Mutex<TransportQp>>) -> MutexGuard<'_, TransportQp
 
 impl TransportQp {
     /// A handle less; with the last one it ends on the device.
-    pub(super) fn end(&mut self, core: &Core) -> Result<(), Errno> {
+    pub(super) fn end(&mut self, adapter: &Adapter) -> Result<(), Errno> {
         if self.handles == 1 {
             if self.state != QpState::RESET {
                 // What it refuses here it refuses there too.
-                let _ = core.execute(&naming(opcode::TO_RST_QP, self.uid, self.qpn), &mut [0; SHORT]);
+                let _ = adapter.execute(&naming(opcode::TO_RST_QP, self.uid, self.qpn), &mut [0; SHORT]);
                 self.state = QpState::RESET;
             }
-            core.execute(&naming(opcode::DESTROY_QP, self.uid, self.qpn), &mut [0; SHORT])?;
+            adapter.execute(&naming(opcode::DESTROY_QP, self.uid, self.qpn), &mut [0; SHORT])?;
             if self.kind == QpType::GSI {
-                core.management.store(false, Ordering::Relaxed);
+                adapter.management.store(false, Ordering::Relaxed);
             }
         }
         self.handles = self.handles.saturating_sub(1);

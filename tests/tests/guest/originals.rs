@@ -8,6 +8,7 @@
 
 mod across;
 mod mlx5;
+mod rping;
 mod rxe;
 
 use std::path::{Path, PathBuf};

@@ -17,6 +17,7 @@ const PACKAGES: &[&str] = &[
     "ibverbs-utils",
     "ibverbs-providers",
     "perftest",
+    "rdmacm-utils",
 ];
 /// The guest's release.
 pub(super) const RELEASE: &str = "trixie";
@@ -56,6 +57,8 @@ const TOOLS: &[&str] = &[
     "/usr/bin/ib_atomic_lat",
     "/usr/bin/raw_ethernet_bw",
     "/usr/bin/raw_ethernet_lat",
+    "/usr/bin/rping",
+    "/usr/bin/ucmatose",
     "/usr/older/usr/bin/ib_send_bw",
     "/usr/older/usr/bin/ib_send_lat",
     "/usr/older/usr/bin/ib_write_bw",

@@ -1,11 +1,11 @@
 //! The original on rxe0 here, ours on the host's device model.
 
 use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
+use std::process::{Command, ExitStatus};
 
 use pollux_tests::program::Finished;
 
-use super::{Device, LIMIT, Meeting, Program, listens};
+use super::{Device, LIMIT, Meeting, Program, listens, rping};
 use crate::bed::{ask, here, wait};
 
 /// The guest as the host reaches it, and the host as the guest does: see `xtask/src/vm/bed/across.rs`, and for the address QEMU
@@ -138,4 +138,58 @@ fn atomic_bw() {
 fn latency() {
     perftest("send_lat", &[64], &[], 2);
     perftest("write_lat", &[64], &[], 2);
+}
+
+/// Our connection manager against Linux's, each in both roles, over queue pair 1 of the model and of rxe; also where the wire loses.
+#[test]
+fn rping() {
+    if !here() {
+        return;
+    }
+    let _ready = Device::new("rxe0");
+    let words = rping::WORDS.join(" ");
+    for keys in ["seed=1", "loss=0.03,dup=0.03,reorder=0.03,seed=5"] {
+        // Ours waits.
+        ask(&format!("start rping {keys} -s -a 10.1.0.1 {words}"));
+        let client = rping::client_of(|| {
+            let mut client = rping::original();
+            client.args(["-c", "-a", "10.1.0.1"]).args(rping::WORDS);
+            client
+        });
+        rping::check(&client);
+        rping::check(&Across::finish());
+        // The original waits.
+        let mut server: Command = rping::original();
+        server.args(["-s", "-a", "10.1.0.2", "-p", "7175"]).args(rping::WORDS);
+        let server = pollux_tests::program::Running::start(server);
+        wait("a listening server", LIMIT, || rping::listens("7175").then_some(()));
+        ask(&format!("start rping {keys} -c -a 10.1.0.2 -p 7175 {words}"));
+        rping::check(&Across::finish());
+        rping::check(&server.finish(LIMIT));
+    }
+}
+
+/// The same for many connections at once.
+#[test]
+fn ucmatose() {
+    if !here() {
+        return;
+    }
+    let _ready = Device::new("rxe0");
+    let words = rping::MANY.join(" ");
+    ask(&format!("start ucmatose seed=1 -b 10.1.0.1 {words}"));
+    let client = rping::client_of(|| {
+        let mut client = rping::original_ucmatose();
+        client.args(["-s", "10.1.0.1"]).args(rping::MANY);
+        client
+    });
+    rping::check_many(&client);
+    rping::check_many(&Across::finish());
+    let mut server: Command = rping::original_ucmatose();
+    server.args(["-b", "10.1.0.2", "-p", "7273"]).args(rping::MANY);
+    let server = pollux_tests::program::Running::start(server);
+    wait("a listening server", LIMIT, || rping::listens("7273").then_some(()));
+    ask(&format!("start ucmatose seed=1 -s 10.1.0.2 -p 7273 {words}"));
+    rping::check_many(&Across::finish());
+    rping::check_many(&server.finish(LIMIT));
 }

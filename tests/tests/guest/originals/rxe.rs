@@ -4,7 +4,7 @@ use std::process::Command;
 
 use pollux_tests::program::Finished;
 
-use super::{Device, Meeting, Program, Within, run};
+use super::{Device, Meeting, Program, Within, rping, run};
 use crate::bed::here;
 
 /// Runs a test with both ends there.
@@ -135,5 +135,34 @@ fn perftest_of_an_older_version() {
         ("atomic_bw", &[8], &["--perform_warm_up", "-Q", "1"], 2),
     ] {
         super::perftest(&older, name, sizes, more, reports);
+    }
+}
+
+/// Through the kernel's connection manager, each in both roles, and ours with itself; once more by IPv6.
+#[test]
+fn rping() {
+    if here() {
+        let _ready = Device::new("rxe0");
+        for (port, server, client) in [
+            ("7174", rping::own as fn() -> Command, rping::original as fn() -> Command),
+            ("7175", rping::original, rping::own),
+            ("7176", rping::own, rping::own),
+        ] {
+            rping::run([server(), client()], "10.0.0.1", port);
+        }
+    }
+}
+
+/// Many connections at once, with messages in both directions.
+#[test]
+fn ucmatose() {
+    if here() {
+        let _ready = Device::new("rxe0");
+        for (port, server, client) in [
+            ("7271", rping::own_ucmatose as fn() -> Command, rping::original_ucmatose as fn() -> Command),
+            ("7272", rping::original_ucmatose, rping::own_ucmatose),
+        ] {
+            rping::many([server(), client()], "10.0.0.1", port);
+        }
     }
 }

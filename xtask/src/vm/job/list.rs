@@ -46,6 +46,8 @@ const ORIGINALS: &[&str] = &[
     "/ours/atomic_lat",
     "/ours/raw_ethernet_bw",
     "/ours/raw_ethernet_lat",
+    "/ours/rping",
+    "/ours/ucmatose",
 ];
 
 /// A job of tests of `tests/tests/guest`.
@@ -116,7 +118,10 @@ pub(crate) fn all() -> Vec<Job> {
         Job {
             name: "originals-rxe",
             setup: RXE,
-            commands: &[&["POLLUX_REQUIRE=guest", GUEST, "originals::rxe::", "--test-threads=1"]],
+            commands: &[
+                &["modprobe", "rdma_ucm"],
+                &["POLLUX_REQUIRE=guest", GUEST, "originals::rxe::", "--test-threads=1"],
+            ],
             apps: ORIGINALS,
             seconds: 420,
             tests: true,
@@ -136,6 +141,7 @@ pub(crate) fn all() -> Vec<Job> {
                 &["ip", "address", "add", "10.0.2.15/24", "dev", "eth1"],
                 &["ip", "link", "set", "eth1", "up"],
                 &["rdma", "link", "add", "rxe0", "type", "rxe", "netdev", "eth0"],
+                &["modprobe", "rdma_ucm"],
                 &["sleep", "2"],
                 &["POLLUX_REQUIRE=guest", GUEST, "originals::across::", "--test-threads=1"],
             ],

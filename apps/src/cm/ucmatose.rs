@@ -1,0 +1,370 @@
+//! librdmacm's `ucmatose`: many connections at once, messages in both directions of each, and their end. Source of options, texts and order:
+//! rdma-core `librdmacm/examples/cmatose.c`.
+//!
+//! ```text
+//!   client   all connect ──►  server   sends on all, the client answers, the server disconnects all
+//! ```
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use clap::ValueEnum;
+use pollux_bringup::program::{say, tell};
+use pollux_cm::{
+    ConnectionParameters, Event, EventChannel, EventKind, Id, IdNumber, IdOptions, Manager, PortSpace,
+};
+use pollux_config::CommandLine;
+use pollux_eal::LcoreContext;
+use pollux_verbs::{Buffers, Cq, CqOptions, Pd, Qp, QpKind, QpOptions};
+
+use super::manager::{RESOLUTION, address, next, part, run as run_program, unexpected};
+use crate::number::within;
+use crate::rdma::Failure;
+
+/// How addresses are written.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    /// A host name or an address
+    Name,
+    /// An IP address
+    Ip,
+    /// An address of IPv6
+    Ipv6,
+}
+
+/// ucmatose: many connections by address at once, with messages in both directions. Start the server, then the client (-s).
+/// Interoperates with librdmacm's ucmatose.
+#[derive(clap::Parser, Clone, Debug)]
+#[command(after_help = "The loop is one page: apps/src/cm/ucmatose.rs.")]
+pub struct Options {
+    /// Server to connect to; without it, run as the server
+    #[arg(short = 's', value_name = "ADDR")]
+    server: Option<String>,
+    /// Address to bind to
+    #[arg(short = 'b', value_name = "ADDR")]
+    bind: Option<String>,
+    /// Format of addresses
+    #[arg(short = 'f', value_enum, default_value = "name")]
+    format: Format,
+    /// Port space: tcp
+    #[arg(short = 'P', value_name = "SPACE", default_value = "tcp", value_parser = ["tcp"])]
+    space: String,
+    /// Connections
+    #[arg(short = 'c', value_name = "N", default_value = "1", value_parser = |text: &str| within(text, 1, 4096))]
+    connections: u64,
+    /// Messages in each direction of a connection
+    #[arg(short = 'C', value_name = "N", default_value = "10", value_parser = |text: &str| within(text, 0, 4096))]
+    messages: u64,
+    /// Message size in bytes
+    #[arg(short = 'S', value_name = "BYTES", default_value = "100", value_parser = |text: &str| within(text, 0, 1 << 20))]
+    size: u64,
+    /// Type of service
+    #[arg(short = 't', value_name = "TOS", default_value = "0", value_parser = |text: &str| within(text, 0, 255))]
+    tos: u64,
+    /// Port
+    #[arg(short = 'p', value_name = "PORT", default_value = "7471", value_parser = |text: &str| within(text, 1, 65535))]
+    port: u64,
+    /// Move the IDs to another event channel before the end
+    #[arg(short = 'm')]
+    migrate: bool,
+    /// ACK timeout, 4.096 us x 2^N
+    #[arg(short = 'a', value_name = "N", value_parser = |text: &str| within(text, 0, 31))]
+    ack_timeout: Option<u64>,
+}
+
+/// Runs one end.
+///
+/// # Errors
+/// One line.
+pub fn run(line: &CommandLine, options: Options) -> Result<(), pollux_bringup::BringupError> {
+    run_program(line, move |lcore, manager| {
+        let bind = options.bind.as_deref().map(|host| address(host, "-b")).transpose()?;
+        let server = options.server.as_deref().map(|host| address(host, "-s")).transpose()?;
+        let messages = if options.size == 0 { 0 } else { options.messages as u32 };
+        let channel = manager.channel()?;
+        let (waiting, nodes, by_number) = (HashMap::new(), Vec::new(), HashMap::new());
+        let mut run = Run {
+            lcore,
+            manager,
+            channel,
+            options: &options,
+            messages,
+            waiting,
+            nodes,
+            by_number,
+            connected: 0,
+            ended: 0,
+        };
+        match server {
+            Some(server) => run.connect(server, bind)?,
+            None => run.serve(bind)?,
+        }
+        tell(format_args!("test complete"));
+        tell(format_args!("return status 0"));
+        Ok(())
+    })
+}
+
+/// A connection.
+struct Node {
+    id: Id,
+    qp: Qp,
+    send_cq: Cq,
+    recv_cq: Cq,
+    buffers: Buffers,
+    sent: u32,
+    received: u32,
+    ended: bool,
+}
+
+struct Run<'a> {
+    lcore: &'a LcoreContext,
+    manager: &'a Manager,
+    channel: EventChannel,
+    options: &'a Options,
+    messages: u32,
+    /// IDs on their way to a device.
+    waiting: HashMap<IdNumber, (Id, SocketAddr)>,
+    nodes: Vec<Node>,
+    by_number: HashMap<IdNumber, usize>,
+    connected: u64,
+    ended: u64,
+}
+
+impl Run<'_> {
+    fn parameters() -> ConnectionParameters {
+        // What the original says; RNR retries too.
+        ConnectionParameters { retry_count: 5, ..ConnectionParameters::default() }
+    }
+
+    fn id_options(&self) -> IdOptions {
+        IdOptions {
+            type_of_service: self.options.tos as u8,
+            ack_timeout: self.options.ack_timeout.map(|timeout| timeout as u8),
+            ..IdOptions::default()
+        }
+    }
+
+    fn connect(&mut self, server: IpAddr, bind: Option<IpAddr>) -> Result<(), Failure> {
+        tell(format_args!("cmatose: starting client"));
+        tell(format_args!("cmatose: connecting"));
+        let peer = SocketAddr::new(server, self.options.port as u16);
+        for _ in 0..self.options.connections {
+            let id = self.channel.create_id(PortSpace::Tcp)?;
+            id.set_options(self.id_options())?;
+            id.resolve_address(bind.map(|bind| SocketAddr::new(bind, 0)), peer, RESOLUTION)?;
+            self.waiting.insert(id.number(), (id, peer));
+        }
+        self.until(|run| run.connected == run.options.connections)?;
+        if self.messages > 0 {
+            tell(format_args!("receiving data transfers"));
+            self.until_done(|node| node.received)?;
+            tell(format_args!("sending replies"));
+            self.send_all()?;
+            self.until_done(|node| node.sent)?;
+            tell(format_args!("data transfers complete"));
+        }
+        self.migrate(None)?;
+        self.until(|run| run.ended == run.options.connections)
+    }
+
+    fn serve(&mut self, bind: Option<IpAddr>) -> Result<(), Failure> {
+        tell(format_args!("cmatose: starting server"));
+        let listener = self.channel.create_id(PortSpace::Tcp)?;
+        let local = SocketAddr::new(bind.unwrap_or(Ipv4Addr::UNSPECIFIED.into()), self.options.port as u16);
+        listener.bind(local)?;
+        listener.listen(0)?;
+        say(format_args!("ucmatose: listening on {}", listener.local_address().unwrap_or(local)));
+        self.until(|run| run.connected == run.options.connections)?;
+        if self.messages > 0 {
+            tell(format_args!("initiating data transfers"));
+            self.send_all()?;
+            tell(format_args!("completing sends"));
+            self.until_done(|node| node.sent)?;
+            tell(format_args!("receiving data transfers"));
+            self.until_done(|node| node.received)?;
+            tell(format_args!("data transfers complete"));
+        }
+        self.migrate(Some(&listener))?;
+        tell(format_args!("cmatose: disconnecting"));
+        for node in self.nodes.iter_mut().filter(|node| !node.ended) {
+            node.id.disconnect(&mut node.qp)?;
+        }
+        self.until(|run| run.ended == run.options.connections)?;
+        tell(format_args!("disconnected"));
+        Ok(())
+    }
+
+    /// All IDs go to another channel, which takes the place of this one.
+    fn migrate(&mut self, listener: Option<&Id>) -> Result<(), Failure> {
+        if !self.options.migrate {
+            return Ok(());
+        }
+        tell(format_args!("migrating to new event channel"));
+        let channel = self.manager.channel()?;
+        for id in listener.into_iter().chain(self.nodes.iter().map(|node| &node.id)) {
+            id.migrate(&channel)?;
+        }
+        self.channel = channel;
+        Ok(())
+    }
+
+    /// Handles events until something is so.
+    fn until(&mut self, done: impl Fn(&Self) -> bool) -> Result<(), Failure> {
+        while !done(self) {
+            if let Some(event) = next(self.lcore, &self.channel, None)? {
+                self.happened(event)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Polls until all messages of each connection are counted.
+    fn until_done(&mut self, count: impl Fn(&Node) -> u32) -> Result<(), Failure> {
+        let mut rounds = 0u32;
+        loop {
+            let mut failed = None;
+            for node in &mut self.nodes {
+                let (sent, received) = (&mut node.sent, &mut node.received);
+                for (cq, count) in [(&mut node.send_cq, sent), (&mut node.recv_cq, received)] {
+                    cq.poll(8, |wc| {
+                        *count += 1;
+                        if !wc.is_ok() {
+                            failed = Some(Failure::completion(wc.status(), wc.id()));
+                        }
+                    });
+                }
+            }
+            if let Some(failure) = failed {
+                return Err(failure);
+            }
+            if self.nodes.iter().all(|node| count(node) >= self.messages) {
+                return Ok(());
+            }
+            rounds = rounds.wrapping_add(1);
+            if rounds.is_multiple_of(16) {
+                // Whoever did not hear that a connection is made asks again.
+                while let Some(event) = self.channel.next()? {
+                    self.happened(event)?;
+                }
+                if self.lcore.stop_requested() {
+                    return Err(Failure::Stopped);
+                }
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    fn send_all(&mut self) -> Result<(), Failure> {
+        let bytes = vec![0; self.options.size as usize];
+        for node in &mut self.nodes {
+            let mut batch = node.qp.batch();
+            for number in 0..self.messages {
+                let buffer = node.buffers.filled(&bytes);
+                let buffer =
+                    buffer.ok_or_else(|| Failure::Error("more messages than there are buffers".into()))?;
+                batch.send(number.into()).piece(buffer).signalled();
+            }
+            batch.ring()?;
+        }
+        Ok(())
+    }
+
+    /// A queue pair for an ID, with all receives posted.
+    fn node(&self, id: Id) -> Result<Node, Failure> {
+        let (context, _) =
+            id.device()?.ok_or_else(|| Failure::Error("the connection leads to no device".into()))?;
+        let pd = Pd::new(&context)?;
+        let depth = self.messages.max(1);
+        let mut cqs = [Cq::new(&context, CqOptions::new(depth))?, Cq::new(&context, CqOptions::new(depth))?];
+        let qp_options = QpOptions::new(QpKind::Rc).depth(depth, depth);
+        let [send_cq, recv_cq] = &cqs;
+        let mut qp = id.create_qp(&pd, send_cq, recv_cq, &qp_options)?;
+        for cq in &mut cqs {
+            if qp.completions() > cq.entries() {
+                cq.resize(qp.completions())?;
+            }
+        }
+        let buffers = Buffers::new(&pd, 2 * depth as usize, self.options.size as usize)?;
+        if let Some(mut receives) = qp.receives().filter(|_| self.messages > 0) {
+            for number in 0..self.messages {
+                if let Some(buffer) = buffers.take() {
+                    receives.piece(number.into(), buffer);
+                }
+            }
+            receives.ring()?;
+        }
+        let [send_cq, recv_cq] = cqs;
+        Ok(Node { id, qp, send_cq, recv_cq, buffers, sent: 0, received: 0, ended: false })
+    }
+
+    fn put(&mut self, node: Node) {
+        self.by_number.insert(node.id.number(), self.nodes.len());
+        self.nodes.push(node);
+    }
+
+    fn happened(&mut self, event: Event) -> Result<(), Failure> {
+        let place = self.by_number.get(&event.id).copied();
+        match (event.kind, place) {
+            (EventKind::AddressResolved, _) => {
+                if let Some((id, _)) = self.waiting.get(&event.id) {
+                    id.resolve_route(RESOLUTION)?;
+                }
+            }
+            (EventKind::RouteResolved, _) => {
+                if let Some((id, _)) = self.waiting.remove(&event.id) {
+                    let node = self.node(id)?;
+                    node.id.connect(&node.qp, &Self::parameters())?;
+                    self.put(node);
+                }
+            }
+            (EventKind::ConnectRequest { id, .. }, _)
+                if self.nodes.len() as u64 == self.options.connections =>
+            {
+                tell(format_args!("cmatose: failing connection request"));
+                id.reject(&[])?;
+            }
+            (EventKind::ConnectRequest { id, parameters }, _) => {
+                id.set_options(self.id_options())?;
+                let mut node = self.node(id)?;
+                node.id
+                    .accept(&mut node.qp, &ConnectionParameters { private_data: Vec::new(), ..parameters })?;
+                self.put(node);
+            }
+            (EventKind::ConnectResponse(_), Some(place)) => {
+                let node = &mut self.nodes[place];
+                node.id.establish(&mut node.qp)?;
+                self.connected += 1;
+            }
+            (EventKind::Established(_), Some(_)) => self.connected += 1,
+            (EventKind::Disconnected, Some(place)) => {
+                let node = &mut self.nodes[place];
+                if !node.ended {
+                    node.id.disconnect(&mut node.qp)?;
+                    node.ended = true;
+                    self.ended += 1;
+                }
+            }
+            (EventKind::TimewaitExit, _) | (EventKind::Disconnected, None) => {}
+            (kind, place) => {
+                let known = place.and_then(|place| self.nodes[place].id.peer_address());
+                let peer = known.or(self.waiting.get(&event.id).map(|(_, peer)| *peer));
+                return Err(unexpected(
+                    &kind,
+                    peer.unwrap_or(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0)),
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        // What this end ended early the other one hears of.
+        if self.ended < self.nodes.len() as u64 {
+            self.nodes.clear();
+            part(&self.channel);
+        }
+    }
+}

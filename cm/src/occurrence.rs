@@ -1,0 +1,33 @@
+//! What happens to IDs, as the managers tell it.
+
+use pollux_verbs::{Errno, Path};
+
+use crate::parameters::{ConnectionParameters, RejectReason};
+
+/// What happened, before its IDs are handed out: the queue of a channel keeps none alive.
+#[derive(Clone, Debug)]
+pub(crate) struct Occurrence {
+    pub(crate) id: u64,
+    pub(crate) what: What,
+}
+
+/// See [`EventKind`](crate::EventKind).
+#[derive(Clone, Debug)]
+pub(crate) enum What {
+    AddressResolved,
+    AddressError(Errno),
+    RouteResolved,
+    RouteError(Errno),
+    ConnectRequest { made: u64, parameters: ConnectionParameters },
+    ConnectResponse(ConnectionParameters),
+    ConnectError(Errno),
+    Unreachable(Errno),
+    Rejected { reason: RejectReason, private_data: Vec<u8> },
+    Established(ConnectionParameters),
+    Disconnected,
+    DatagramRequest { made: u64, private_data: Vec<u8> },
+    DatagramEstablished { path: Path, qpn: u32, qkey: u32, private_data: Vec<u8> },
+    DeviceRemoval,
+    AddressChange,
+    TimewaitExit,
+}
