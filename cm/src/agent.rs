@@ -245,6 +245,13 @@ pub(crate) struct Agent {
 impl Agent {
     /// Of a device with that GUID. `seed` is another one in each process.
     pub(crate) fn new(guid: u64, timing: Timing, seed: u32) -> Self {
+        // As many bits as the messages have for them.
+        let timing = Timing {
+            response: timing.response.min(31),
+            retries: timing.retries.min(15),
+            lifetime: timing.lifetime.min(30),
+            service: timing.service.min(31),
+        };
         Self {
             guid,
             timing,

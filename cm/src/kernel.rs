@@ -4,7 +4,7 @@
 mod abi;
 mod file;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path as FilePath, PathBuf};
@@ -37,8 +37,20 @@ struct Table {
     /// By the kernel's number: of one that nobody accepted yet, events carry no other.
     by_handle: HashMap<u32, u64>,
     files: HashMap<u64, Arc<CmFile>>,
+    /// Channels that are gone, whose IDs keep their files.
+    ended: HashSet<u64>,
     /// Devices that were opened, by the GUID of their node.
     contexts: HashMap<u64, Context>,
+}
+
+impl Table {
+    /// Closes the file of a channel that is gone, with its last ID.
+    fn close_unused(&mut self, channel: u64) {
+        if self.ended.contains(&channel) && !self.ids.values().any(|record| record.channel == channel) {
+            self.ended.remove(&channel);
+            self.files.remove(&channel);
+        }
+    }
 }
 
 /// See the module.
@@ -130,11 +142,9 @@ impl Kernel {
     }
 
     pub(crate) fn end_channel(&self, channel: u64) {
-        // IDs that were made by it keep the file.
         let mut table = self.table();
-        if !table.ids.values().any(|record| record.channel == channel) {
-            table.files.remove(&channel);
-        }
+        table.ended.insert(channel);
+        table.close_unused(channel);
     }
 
     fn file_of(&self, channel: u64) -> Result<Arc<CmFile>, CmError> {
@@ -191,6 +201,7 @@ impl Kernel {
         let mut table = self.table();
         table.ids.remove(&id);
         table.by_handle.remove(&record.handle);
+        table.close_unused(record.channel);
     }
 
     pub(crate) fn migrate(&self, id: u64, to: u64) -> Result<(), CmError> {
@@ -205,9 +216,11 @@ impl Kernel {
                 file: from.as_fd().as_raw_fd() as u32,
             })
             .map_err(refused(what))?;
-        if let Some(record) = self.table().ids.get_mut(&id) {
+        let mut table = self.table();
+        if let Some(record) = table.ids.get_mut(&id) {
             record.channel = to;
         }
+        table.close_unused(record.channel);
         Ok(())
     }
 

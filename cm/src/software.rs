@@ -695,8 +695,9 @@ impl Software {
         let Some((listener, channel, space, local)) = listens else {
             return refuse(self, RejectReason::INVALID_SERVICE_ID);
         };
+        // Nobody would hear of it, or too many wait.
         let full = self.ids.get(&listener).is_none_or(|it| it.pending >= it.backlog);
-        if full {
+        if full || !self.channels.contains_key(&channel) {
             return refuse(self, RejectReason::CONSUMER_DEFINED);
         }
         parameters.private_data.drain(..IP_HEADER_BYTES);
