@@ -25,6 +25,9 @@ const ADDRESSES_MAX: usize = 1 << 10;
 /// How long nobody is asked again for an address that nobody answered for: who asks waits for seconds.
 const UNREACHABLE: Duration = Duration::from_secs(10);
 
+/// How long the last datagrams may take to leave.
+const LINGER: Duration = Duration::from_millis(250);
+
 /// How a peer is reached.
 #[derive(Debug)]
 enum Reach {
@@ -198,6 +201,17 @@ impl ManagementPort {
     /// Datagrams that were lost here.
     pub(crate) fn unsent(&self) -> u64 {
         self.unsent
+    }
+}
+
+impl Drop for ManagementPort {
+    /// What was said last, such as that a connection ends, leaves before the queue pair goes.
+    fn drop(&mut self) {
+        let begin = Instant::now();
+        while self.sends.available() < self.sends.count() && begin.elapsed() < LINGER {
+            self.cq.poll(RECEIVES as usize, |_| {});
+            std::thread::yield_now();
+        }
     }
 }
 

@@ -370,6 +370,10 @@ fn serve_one(
     }
     let outcome = answer(&mut end);
     end.id.disconnect(&mut end.qp)?;
+    if outcome.is_err() {
+        // It is this end that ends it: the client is to hear so.
+        part(channel);
+    }
     outcome
 }
 

@@ -66,7 +66,7 @@ fn rping_by_other_options() {
         ("", "-S 65535 -p 5000", "-S 65535 -p 5000 -V -C 5"),
         ("", "-S 26", "-S 26 -V -C 200"),
         ("", "-a 0.0.0.0", "-I 10.0.0.2 -V -C 5"),
-        (",loss=0.02,dup=0.02,reorder=0.02,seed=4", "-S 5000", "-S 5000 -V -C 50"),
+        (",loss=0.01,dup=0.02,reorder=0.01,seed=4", "-S 5000", "-S 5000 -V -C 20"),
     ] {
         let place = Place::new();
         let server = server(&place, keys, server_words);
