@@ -21,7 +21,7 @@ pub struct Event {
 #[non_exhaustive]
 #[doc(alias = "rdma_cm_event_type")]
 pub enum EventKind {
-    /// The address leads somewhere: [`Id::context`] is the device.
+    /// The address leads somewhere: [`Id::device`] is the device.
     AddressResolved,
     /// It does not.
     AddressError(Errno),
