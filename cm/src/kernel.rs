@@ -1,7 +1,7 @@
 //! The kernel's connection manager, `/dev/infiniband/rdma_cm`: as librdmacm uses it, without librdmacm. Source: rdma-core
 //! `librdmacm/cma.c`; Linux `drivers/infiniband/core/ucma.c`.
 
-mod abi;
+mod address;
 mod file;
 
 use std::collections::{HashMap, HashSet};
@@ -11,7 +11,10 @@ use std::path::{Path as FilePath, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use pollux_uverbs::abi::flags::{Access, QpMask, QpState};
+use pollux_uverbs::abi::connection as abi;
+use pollux_uverbs::abi::connection::{command, event};
+use pollux_uverbs::abi::flags::{Access, QpMask, QpState, QpType};
+use pollux_uverbs::abi::memory::AhAttr;
 use pollux_verbs::{Context, Errno, Mtu, Options, Path, QpAttributes, QpKind};
 use zerocopy::FromBytes;
 
@@ -19,7 +22,6 @@ use crate::error::CmError;
 use crate::occurrence::{Occurrence, What};
 use crate::parameters::{ConnectionParameters, IdOptions, RejectReason, private_data};
 use crate::service::PortSpace;
-use abi::{command, event};
 use file::CmFile;
 
 /// An ID of the kernel's.
@@ -65,24 +67,20 @@ fn refused(what: &'static str) -> impl FnOnce(Errno) -> CmError {
     move |errno| CmError::Kernel { what, errno }
 }
 
-fn check_private(bytes: &[u8], most: usize) -> Result<(), CmError> {
-    if bytes.len() <= most { Ok(()) } else { Err(CmError::PrivateData { bytes: bytes.len(), most }) }
-}
-
 /// Parameters as the kernel has them.
 fn told(qpn: u32, parameters: &ConnectionParameters) -> abi::ConnParam {
     let mut told = abi::ConnParam {
-        qpn,
-        private_bytes: parameters.private_data.len() as u8,
-        resources: parameters.responder_resources,
-        depth: parameters.initiator_depth,
+        qp_num: qpn,
+        private_data_len: parameters.private_data.len() as u8,
+        responder_resources: parameters.responder_resources,
+        initiator_depth: parameters.initiator_depth,
         flow_control: parameters.flow_control.into(),
-        retries: parameters.retry_count,
-        rnr_retries: parameters.rnr_retry_count,
+        retry_count: parameters.retry_count,
+        rnr_retry_count: parameters.rnr_retry_count,
         valid: 1,
         ..abi::ConnParam::default()
     };
-    crate::message::fill(&mut told.private, &parameters.private_data);
+    crate::message::fill(&mut told.private_data, &parameters.private_data);
     told
 }
 
@@ -92,25 +90,26 @@ fn heard(bytes: &[u8]) -> ConnectionParameters {
         return ConnectionParameters::default();
     };
     ConnectionParameters {
-        private_data: heard.private[..usize::from(heard.private_bytes)].to_vec(),
-        responder_resources: heard.resources,
-        initiator_depth: heard.depth,
+        private_data: heard.private_data[..usize::from(heard.private_data_len)].to_vec(),
+        responder_resources: heard.responder_resources,
+        initiator_depth: heard.initiator_depth,
         flow_control: heard.flow_control != 0,
-        retry_count: heard.retries,
-        rnr_retry_count: heard.rnr_retries,
+        retry_count: heard.retry_count,
+        rnr_retry_count: heard.rnr_retry_count,
     }
 }
 
-fn path(attributes: &abi::AhAttr) -> Path {
+fn path(attributes: &AhAttr) -> Path {
+    let global = &attributes.grh;
     Path {
-        port: attributes.port,
-        service_level: attributes.service_level,
-        traffic_class: attributes.traffic_class,
-        hop_limit: attributes.hop_limit,
-        flow_label: attributes.flow_label,
-        rate: attributes.rate,
+        port: attributes.port_num,
+        service_level: attributes.sl,
+        traffic_class: global.traffic_class,
+        hop_limit: global.hop_limit,
+        flow_label: global.flow_label,
+        rate: attributes.static_rate,
         lid: attributes.dlid,
-        ..Path::new(attributes.dgid, attributes.sgid_index)
+        ..Path::new(global.dgid, global.sgid_index)
     }
 }
 
@@ -166,17 +165,16 @@ impl Kernel {
             table.next += 1;
             table.next
         };
-        // Source: Linux `include/rdma/ib_verbs.h`, `IB_QPT_RC`, `IB_QPT_UD`.
         let qp_type = match space {
-            PortSpace::Tcp => 2,
-            PortSpace::Udp => 4,
+            PortSpace::Tcp => QpType::RC,
+            PortSpace::Udp => QpType::UD,
         };
         let made: abi::CreateIdResp = file
             .ask(command::CREATE_ID, |response| abi::CreateId {
                 uid: number,
                 response,
-                space: space.code(),
-                qp_type,
+                ps: space.code(),
+                qp_type: qp_type.0,
                 ..abi::CreateId::default()
             })
             .map_err(refused("create an ID"))?;
@@ -192,7 +190,7 @@ impl Kernel {
 
     pub(crate) fn destroy(&self, id: u64) {
         let Ok((record, file)) = self.record(id) else { return };
-        let ended: Result<abi::EventsReported, Errno> = file.ask(command::DESTROY_ID, |response| {
+        let ended: Result<abi::DestroyIdResp, Errno> = file.ask(command::DESTROY_ID, |response| {
             abi::DestroyId { response, id: record.handle, ..abi::DestroyId::default() }
         });
         if let Err(errno) = ended {
@@ -209,11 +207,11 @@ impl Kernel {
         let file = self.file_of(to)?;
         let what = "move an ID to another channel";
         // Asked of the new file, which names the old one.
-        let _: abi::EventsReported = file
+        let _: abi::MigrateResp = file
             .ask(command::MIGRATE_ID, |response| abi::MigrateId {
                 response,
                 id: record.handle,
-                file: from.as_fd().as_raw_fd() as u32,
+                fd: from.as_fd().as_raw_fd() as u32,
             })
             .map_err(refused(what))?;
         let mut table = self.table();
@@ -226,8 +224,8 @@ impl Kernel {
 
     pub(crate) fn bind(&self, id: u64, address: SocketAddr) -> Result<(), CmError> {
         let (record, file) = self.record(id)?;
-        let (storage, bytes) = abi::Address::of(address);
-        let bind = abi::Bind { id: record.handle, bytes, address: storage, ..abi::Bind::default() };
+        let (addr, addr_size) = address::encode(address);
+        let bind = abi::Bind { id: record.handle, addr_size, addr, ..abi::Bind::default() };
         file.tell(command::BIND, &bind).map_err(refused("bind the ID"))
     }
 
@@ -244,15 +242,15 @@ impl Kernel {
         timeout: Duration,
     ) -> Result<(), CmError> {
         let (record, file) = self.record(id)?;
-        let (to, destination_bytes) = abi::Address::of(destination);
-        let (from, source_bytes) = source.map(abi::Address::of).unwrap_or_default();
+        let (dst_addr, dst_size) = address::encode(destination);
+        let (src_addr, src_size) = source.map_or(([0; abi::ADDRESS_BYTES], 0), address::encode);
         let resolve = abi::ResolveAddr {
             id: record.handle,
             timeout_ms: u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX),
-            source_bytes,
-            destination_bytes,
-            source: from,
-            destination: to,
+            src_size,
+            dst_size,
+            src_addr,
+            dst_addr,
             ..abi::ResolveAddr::default()
         };
         file.tell(command::RESOLVE_ADDR, &resolve).map_err(refused("resolve the address"))
@@ -276,7 +274,8 @@ impl Kernel {
     }
 
     pub(crate) fn addresses(&self, id: u64) -> (Option<SocketAddr>, Option<SocketAddr>) {
-        self.query(id).map_or((None, None), |told| (told.source.read(), told.destination.read()))
+        self.query(id)
+            .map_or((None, None), |told| (address::decode(&told.src_addr), address::decode(&told.dst_addr)))
     }
 
     pub(crate) fn space(&self, id: u64) -> Option<PortSpace> {
@@ -291,7 +290,7 @@ impl Kernel {
             return Ok(None);
         }
         if let Some(context) = self.table().contexts.get(&guid) {
-            return Ok(Some((context.clone(), told.port)));
+            return Ok(Some((context.clone(), told.port_num)));
         }
         let devices = pollux_verbs::devices(&self.root)?;
         let Some(device) = devices.iter().find(|device| device.node_guid == Some(guid)) else {
@@ -299,7 +298,7 @@ impl Kernel {
         };
         let context = Context::open_device(device, self.options.clone())?;
         self.table().contexts.insert(guid, context.clone());
-        Ok(Some((context, told.port)))
+        Ok(Some((context, told.port_num)))
     }
 
     pub(crate) fn qp_attributes(&self, id: u64, state: QpState) -> Result<QpAttributes, CmError> {
@@ -308,27 +307,27 @@ impl Kernel {
             .ask(command::INIT_QP_ATTR, |response| abi::InitQpAttr {
                 response,
                 id: record.handle,
-                state: state.0.into(),
+                qp_state: state.0.into(),
             })
             .map_err(refused("ask for attributes of a queue pair"))?;
-        let mask = QpMask::from_bits_retain(told.mask);
+        let mask = QpMask::from_bits_retain(told.qp_attr_mask);
         let given = |bit| mask.contains(bit);
         Ok(QpAttributes {
-            access: given(QpMask::ACCESS_FLAGS).then(|| Access::from_bits_retain(told.access)),
+            access: given(QpMask::ACCESS_FLAGS).then(|| Access::from_bits_retain(told.qp_access_flags)),
             pkey_index: given(QpMask::PKEY_INDEX).then_some(told.pkey_index),
-            port: given(QpMask::PORT).then_some(told.port),
+            port: given(QpMask::PORT).then_some(told.port_num),
             qkey: given(QpMask::QKEY).then_some(told.qkey),
-            path: given(QpMask::AV).then(|| path(&told.path)),
-            mtu: if given(QpMask::PATH_MTU) { Mtu::from_code(told.mtu as u8) } else { None },
+            path: given(QpMask::AV).then(|| path(&told.ah_attr)),
+            mtu: if given(QpMask::PATH_MTU) { Mtu::from_code(told.path_mtu as u8) } else { None },
             timeout: given(QpMask::TIMEOUT).then_some(told.timeout),
-            retries: given(QpMask::RETRY_CNT).then_some(told.retries),
-            rnr_retries: given(QpMask::RNR_RETRY).then_some(told.rnr_retries),
+            retries: given(QpMask::RETRY_CNT).then_some(told.retry_cnt),
+            rnr_retries: given(QpMask::RNR_RETRY).then_some(told.rnr_retry),
             rq_psn: given(QpMask::RQ_PSN).then_some(told.rq_psn),
             sq_psn: given(QpMask::SQ_PSN).then_some(told.sq_psn),
             max_rd_atomic: given(QpMask::MAX_QP_RD_ATOMIC).then_some(told.max_rd_atomic),
             max_dest_rd_atomic: given(QpMask::MAX_DEST_RD_ATOMIC).then_some(told.max_dest_rd_atomic),
             min_rnr_timer: given(QpMask::MIN_RNR_TIMER).then_some(told.min_rnr_timer),
-            dest_qpn: given(QpMask::DEST_QPN).then_some(told.dest_qpn),
+            dest_qpn: given(QpMask::DEST_QPN).then_some(told.dest_qp_num),
             ..QpAttributes::state(state)
         })
     }
@@ -341,18 +340,18 @@ impl Kernel {
     ) -> Result<(), CmError> {
         let datagrams = kind == QpKind::Ud;
         let most = if datagrams { private_data::DATAGRAM_CONNECT } else { private_data::CONNECT };
-        check_private(&parameters.private_data, most)?;
+        private_data::check(&parameters.private_data, most)?;
         let (record, file) = self.record(id)?;
-        let parameters = told(qpn, parameters);
-        let connect = abi::Connect { parameters, id: record.handle, ..abi::Connect::default() };
+        let conn_param = told(qpn, parameters);
+        let connect = abi::Connect { conn_param, id: record.handle, ..abi::Connect::default() };
         file.tell(command::CONNECT, &connect).map_err(refused("connect"))
     }
 
     pub(crate) fn accept(&self, id: u64, qpn: u32, parameters: &ConnectionParameters) -> Result<(), CmError> {
-        check_private(&parameters.private_data, private_data::ACCEPT)?;
+        private_data::check(&parameters.private_data, private_data::ACCEPT)?;
         let (record, file) = self.record(id)?;
-        let parameters = told(qpn, parameters);
-        let accept = abi::Accept { uid: id, parameters, id: record.handle, ..abi::Accept::default() };
+        let conn_param = told(qpn, parameters);
+        let accept = abi::Accept { uid: id, conn_param, id: record.handle, ..abi::Accept::default() };
         file.tell(command::ACCEPT, &accept).map_err(refused("accept"))
     }
 
@@ -364,11 +363,14 @@ impl Kernel {
     }
 
     pub(crate) fn reject(&self, id: u64, private: &[u8]) -> Result<(), CmError> {
-        check_private(private, private_data::REJECT)?;
+        private_data::check(private, private_data::REJECT)?;
         let (record, file) = self.record(id)?;
-        let mut reject =
-            abi::Reject { id: record.handle, private_bytes: private.len() as u8, ..abi::Reject::default() };
-        crate::message::fill(&mut reject.private, private);
+        let mut reject = abi::Reject {
+            id: record.handle,
+            private_data_len: private.len() as u8,
+            ..abi::Reject::default()
+        };
+        crate::message::fill(&mut reject.private_data, private);
         file.tell(command::REJECT, &reject).map_err(refused("reject"))
     }
 
@@ -397,11 +399,11 @@ impl Kernel {
     fn set_option(&self, id: u64, name: u32, value: &[u8]) -> Result<(), CmError> {
         let (record, file) = self.record(id)?;
         let option = abi::SetOption {
-            value: value.as_ptr().expose_provenance() as u64,
+            optval: value.as_ptr().expose_provenance() as u64,
             id: record.handle,
             level: abi::option::LEVEL_ID,
-            name,
-            bytes: value.len() as u32,
+            optname: name,
+            optlen: value.len() as u32,
         };
         file.tell(command::SET_OPTION, &option).map_err(refused("set an option"))
     }
@@ -431,8 +433,9 @@ impl Kernel {
         };
         let errno = Errno((told.status as i32).wrapping_neg());
         let datagrams = self.space(id) == Some(PortSpace::Udp);
-        let datagram = || abi::UdParam::read_from_bytes(&told.parameters).ok();
-        let private = |param: &abi::UdParam| param.private[..usize::from(param.private_bytes)].to_vec();
+        let datagram = || abi::UdParam::read_from_bytes(&told.param).ok();
+        let private =
+            |param: &abi::UdParam| param.private_data[..usize::from(param.private_data_len)].to_vec();
         let what = match told.event {
             event::ADDR_RESOLVED => What::AddressResolved,
             event::ADDR_ERROR => What::AddressError(errno),
@@ -449,26 +452,26 @@ impl Kernel {
                 if datagrams {
                     What::DatagramRequest { made, private_data: private(&datagram()?) }
                 } else {
-                    What::ConnectRequest { made, parameters: heard(&told.parameters) }
+                    What::ConnectRequest { made, parameters: heard(&told.param) }
                 }
             }
-            event::CONNECT_RESPONSE => What::ConnectResponse(heard(&told.parameters)),
+            event::CONNECT_RESPONSE => What::ConnectResponse(heard(&told.param)),
             event::CONNECT_ERROR => What::ConnectError(errno),
             event::UNREACHABLE => What::Unreachable(errno),
             event::REJECTED => What::Rejected {
                 reason: RejectReason(told.status as u16),
-                private_data: heard(&told.parameters).private_data,
+                private_data: heard(&told.param).private_data,
             },
             event::ESTABLISHED if datagrams => {
                 let param = datagram()?;
                 What::DatagramEstablished {
-                    path: path(&param.path),
-                    qpn: param.qpn,
+                    path: path(&param.ah_attr),
+                    qpn: param.qp_num,
                     qkey: param.qkey,
                     private_data: private(&param),
                 }
             }
-            event::ESTABLISHED => What::Established(heard(&told.parameters)),
+            event::ESTABLISHED => What::Established(heard(&told.param)),
             event::DISCONNECTED => What::Disconnected,
             event::DEVICE_REMOVAL => What::DeviceRemoval,
             event::ADDR_CHANGE => What::AddressChange,

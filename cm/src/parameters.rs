@@ -13,6 +13,15 @@ pub mod private_data {
     pub const DATAGRAM_CONNECT: usize = 180;
     /// Of what accepts that.
     pub const DATAGRAM_ACCEPT: usize = 136;
+
+    /// Refuses more than there is room for.
+    pub(crate) fn check(bytes: &[u8], most: usize) -> Result<(), crate::CmError> {
+        if bytes.len() <= most {
+            Ok(())
+        } else {
+            Err(crate::CmError::PrivateData { bytes: bytes.len(), most })
+        }
+    }
 }
 
 /// What a side says of a connection, when it asks for one, accepts one, and as the other side hears it.

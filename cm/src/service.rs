@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
+use pollux_uverbs::abi::connection::space;
 use zerocopy::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -20,8 +21,8 @@ impl PortSpace {
     #[must_use]
     pub const fn code(self) -> u16 {
         match self {
-            Self::Tcp => 0x0106,
-            Self::Udp => 0x0111,
+            Self::Tcp => space::TCP,
+            Self::Udp => space::UDP,
         }
     }
 

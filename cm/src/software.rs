@@ -82,11 +82,6 @@ pub(crate) fn random32() -> u32 {
     RandomState::new().build_hasher().finish() as u32
 }
 
-/// Whether private data fit.
-fn check_private(bytes: &[u8], most: usize) -> Result<(), CmError> {
-    if bytes.len() <= most { Ok(()) } else { Err(CmError::PrivateData { bytes: bytes.len(), most }) }
-}
-
 /// Bits that two GIDs begin with alike.
 fn alike(one: [u8; 16], other: [u8; 16]) -> u32 {
     (u128::from_be_bytes(one) ^ u128::from_be_bytes(other)).leading_zeros()
@@ -429,7 +424,7 @@ impl Software {
         (qpn, kind): (u32, QpKind),
         parameters: &ConnectionParameters,
     ) -> Result<(), CmError> {
-        check_private(&parameters.private_data, private_data::CONNECT)?;
+        private_data::check(&parameters.private_data, private_data::CONNECT)?;
         let now = self.now();
         let record = self.record(id)?;
         let resolved = (record.stage == Stage::RouteResolved).then_some((record.local, record.peer));
@@ -472,7 +467,7 @@ impl Software {
 
     /// Asks which queue pair takes datagrams.
     pub(crate) fn connect_datagrams(&mut self, id: u64, private: &[u8]) -> Result<(), CmError> {
-        check_private(private, private_data::DATAGRAM_CONNECT)?;
+        private_data::check(private, private_data::DATAGRAM_CONNECT)?;
         let now = self.now();
         let record = self.record(id)?;
         let resolved = (record.stage == Stage::RouteResolved).then_some((record.local, record.peer));
@@ -512,7 +507,7 @@ impl Software {
         qpn: u32,
         parameters: &ConnectionParameters,
     ) -> Result<(), CmError> {
-        check_private(&parameters.private_data, private_data::ACCEPT)?;
+        private_data::check(&parameters.private_data, private_data::ACCEPT)?;
         let now = self.now();
         let (place, connection) = self.connection(id, "accept")?;
         // Said here, expected by the queue pair: the attributes for RTR come behind.
@@ -524,7 +519,7 @@ impl Software {
     }
 
     pub(crate) fn accept_datagrams(&mut self, id: u64, qpn: u32, private: &[u8]) -> Result<(), CmError> {
-        check_private(private, private_data::DATAGRAM_ACCEPT)?;
+        private_data::check(private, private_data::DATAGRAM_ACCEPT)?;
         let (place, connection) = self.connection(id, "accept")?;
         let answered = self.ports[place].agent.answer_datagram(connection, 0, (qpn, UDP_QKEY), private);
         answered.map_err(|_| CmError::State { what: "accept", why: "the request is gone" })?;
@@ -534,7 +529,7 @@ impl Software {
     }
 
     pub(crate) fn reject(&mut self, id: u64, private: &[u8]) -> Result<(), CmError> {
-        check_private(private, private_data::REJECT)?;
+        private_data::check(private, private_data::REJECT)?;
         let (place, connection) = self.connection(id, "reject")?;
         let rejected = self.ports[place].agent.reject(connection, RejectReason::CONSUMER_DEFINED, private);
         rejected.map_err(|_| CmError::State { what: "reject", why: "nothing was asked for" })?;

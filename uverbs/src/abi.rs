@@ -4,6 +4,7 @@
 //! Source: rdma-core `kernel-headers/rdma/` at 691953d, the same files that Debian ships in `linux-libc-dev`; a test compares
 //! these layouts with what a C compiler makes of the latter (`golden/layout.txt`).
 
+pub mod connection;
 pub mod device;
 pub mod flags;
 pub mod flow;
@@ -27,6 +28,17 @@ pub trait Described {
     const FIELDS: &'static [(&'static str, usize, usize)];
 }
 
+/// The name of a field in C, which may be a word of Rust's.
+pub(crate) const fn c_name(field: &'static str) -> &'static str {
+    match field.as_bytes() {
+        [b'r', b'#', name @ ..] => match std::str::from_utf8(name) {
+            Ok(name) => name,
+            Err(_) => field,
+        },
+        _ => field,
+    }
+}
+
 /// Declares a layout with each field's offset, checked by the compiler.
 macro_rules! layout {
     ($(
@@ -39,11 +51,18 @@ macro_rules! layout {
         #[doc = concat!("\n\n`struct ", $c, "`, ", stringify!($size), " bytes.")]
         #[repr(C)]
         #[derive(
-            Clone, Copy, Debug, Default, PartialEq, Eq,
+            Clone, Copy, Debug, PartialEq, Eq,
             zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable, zerocopy::KnownLayout,
         )]
         pub struct $name {
             $($(#[$inner])* pub $field: $type,)*
+        }
+
+        // Not derived: arrays of more than 32 have none.
+        impl Default for $name {
+            fn default() -> Self {
+                zerocopy::FromZeros::new_zeroed()
+            }
         }
 
         const _: () = assert!(
@@ -54,7 +73,7 @@ macro_rules! layout {
             const NAME: &'static str = $c;
             const BYTES: usize = $size;
             const FIELDS: &'static [(&'static str, usize, usize)] = &[
-                $((stringify!($field), $offset, size_of::<$type>()),)*
+                $((crate::abi::c_name(stringify!($field)), $offset, size_of::<$type>()),)*
             ];
         }
     )* };

@@ -6,11 +6,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use pollux_uverbs::abi::connection::Head;
 use pollux_verbs::Errno;
 use rustix::fs::OFlags;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
-
-use super::abi::Head;
 
 /// An open file: a queue of events, and the IDs that were made by it.
 #[derive(Debug)]
@@ -45,7 +44,7 @@ impl CmFile {
     }
 
     fn write(&self, command: u32, body: &[u8], output: u16) -> Result<(), Errno> {
-        let head = Head { command, input: body.len() as u16, output };
+        let head = Head { cmd: command, r#in: body.len() as u16, out: output };
         let bytes = [head.as_bytes(), body].concat();
         loop {
             match rustix::io::write(&self.0, &bytes) {
