@@ -23,14 +23,6 @@ use crate::rdma::{Failure, device};
 /// How long nothing may come when the peer closed the connection. The originals hang up before they begin.
 pub const PATIENCE: Duration = Duration::from_secs(3);
 
-/// A sequence number to begin with, 24 bits, from the clock: two runs differ.
-#[must_use]
-pub fn first_psn() -> u32 {
-    use std::hash::{BuildHasher, Hasher};
-    let hasher = std::collections::hash_map::RandomState::new().build_hasher();
-    hasher.finish() as u32 & 0xff_ffff
-}
-
 /// Waits for the wire, unless told to stop.
 fn wire_up(device: &RdmaDevice, port: u8, stop: Stop<'_>) -> Result<(), Failure> {
     device::wait_active(device, port, Some(device::PATIENCE), stop).map(drop)

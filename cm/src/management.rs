@@ -63,9 +63,7 @@ impl ManagementPort {
         let pd = Pd::new(context)?;
         let mut cq = Cq::new(context, CqOptions::new(RECEIVES + SENDS))?;
         let mut qp = Qp::new(&pd, &cq, &cq, &QpOptions::new(QpKind::Gsi).depth(SENDS, RECEIVES))?;
-        if qp.completions() > cq.entries() {
-            cq.resize(qp.completions())?;
-        }
+        qp.make_room(&mut cq)?;
         let receives = Buffers::new(&pd, RECEIVES as usize, GLOBAL_BYTES + BYTES)?;
         let sends = Buffers::new(&pd, SENDS as usize, BYTES)?;
         qp.ready_datagram(port, QKEY, 0)?;
@@ -185,7 +183,7 @@ impl ManagementPort {
             received += 1;
             let Some(buffer) = wc.take_buf().filter(|_| wc.is_ok()) else { return };
             let Some((header, datagram)) = buffer.split_at_checked(GLOBAL_BYTES) else { return };
-            let ours = destination(header);
+            let ours = Path::destination_gid(header);
             let Some((index, _)) = gids.iter().find(|(_, gid)| Some(*gid) == ours) else { return };
             if let Some(path) = Path::back(wc, header, *index) {
                 each(Path { port, ..path }, datagram);
@@ -213,15 +211,4 @@ impl Drop for ManagementPort {
             std::thread::yield_now();
         }
     }
-}
-
-/// To whom a datagram was sent: as in [`Path::back`].
-fn destination(header: &[u8]) -> Option<[u8; 16]> {
-    if header.first()? >> 4 == 6 {
-        return header.get(24..40)?.try_into().ok();
-    }
-    let mut gid = [0; 16];
-    gid[10..12].fill(0xff);
-    gid[12..].copy_from_slice(header.get(36..40)?);
-    Some(gid)
 }

@@ -58,21 +58,29 @@ impl Path {
         if !wc.has_global_header() {
             return None;
         }
-        let mut path = Self::new([0; 16], gid_index);
-        path.service_level = wc.service_level();
-        if header[0] >> 4 == 6 {
-            path.gid.copy_from_slice(&header[8..24]);
-            let word = u32::from_be_bytes([header[0], header[1], header[2], header[3]]);
-            path.flow_label = word & 0xf_ffff;
-            path.traffic_class = (word >> 20) as u8;
-        } else if header[20] >> 4 == 4 {
-            path.gid[10..12].fill(0xff);
-            path.gid[12..].copy_from_slice(&header[32..36]);
-            path.traffic_class = header[21];
-        } else {
-            return None;
+        let mut path = Self { service_level: wc.service_level(), ..Self::new([0; 16], gid_index) };
+        match IpHeader::of(header)? {
+            IpHeader::V6(header) => {
+                path.gid.copy_from_slice(&header[8..24]);
+                let word = u32::from_be_bytes([header[0], header[1], header[2], header[3]]);
+                path.flow_label = word & 0xf_ffff;
+                path.traffic_class = (word >> 20) as u8;
+            }
+            IpHeader::V4(header) => {
+                path.gid = mapped(&header[12..16])?;
+                path.traffic_class = header[1];
+            }
         }
         Some(path)
+    }
+
+    /// To which of our GIDs a datagram came; `header` is the 40 bytes before its data. `None` where they are no header.
+    #[must_use]
+    pub fn destination_gid(header: &[u8]) -> Option<[u8; 16]> {
+        match IpHeader::of(header.first_chunk()?)? {
+            IpHeader::V6(header) => header[24..40].try_into().ok(),
+            IpHeader::V4(header) => mapped(&header[16..20]),
+        }
     }
 
     pub(crate) fn attributes(&self) -> AhAttr {
@@ -93,6 +101,29 @@ impl Path {
             ..AhAttr::default()
         }
     }
+}
+
+/// What stands in the 40 bytes before a datagram's data: of RoCE v2 over IPv4 the last 20 of them.
+enum IpHeader<'a> {
+    V4(&'a [u8; 20]),
+    V6(&'a [u8; 40]),
+}
+
+impl<'a> IpHeader<'a> {
+    fn of(header: &'a [u8; 40]) -> Option<Self> {
+        let last: &[u8; 20] = header.last_chunk()?;
+        match (header[0] >> 4, last[0] >> 4) {
+            (6, _) => Some(Self::V6(header)),
+            (_, 4) => Some(Self::V4(last)),
+            _ => None,
+        }
+    }
+}
+
+/// An address of IPv4 as a GID.
+fn mapped(address: &[u8]) -> Option<[u8; 16]> {
+    let address: [u8; 4] = address.try_into().ok()?;
+    Some(std::net::Ipv4Addr::from(address).to_ipv6_mapped().octets())
 }
 
 /// An address handle: a path, ready to be posted.

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use crate::{
     Access, Connection, Context, Cq, CqOptions, Mr, Mtu, Path, Pd, PortState, Qp, QpKind, QpOptions,
-    VerbsError,
+    VerbsError, random_psn,
 };
 
 /// First bytes of what an end says: protocol and version.
@@ -192,16 +192,13 @@ impl Endpoint {
         let mut cq = Cq::new(context, CqOptions::new(options.depth.saturating_mul(2)))?;
         let sizes = QpOptions::new(QpKind::Rc).depth(options.depth, options.depth).inline(options.inline);
         let mut qp = Qp::new(pd, &cq, &cq, &sizes)?;
-        // The device rounds the rings up: whoever posts until they are full must not overrun the completion queue.
-        if qp.completions() > cq.entries() {
-            cq.resize(qp.completions())?;
-        }
+        qp.make_room(&mut cq)?;
         qp.init(port, memory.map_or(Access::empty(), Mr::access))?;
 
         let own = Hello {
             gid,
             qpn: qp.qpn(),
-            psn: random24(),
+            psn: random_psn(),
             mtu: context.active_mtu(port)?,
             reads: options.reads,
             memory: memory.map(|mr| RemoteMemory {
@@ -281,12 +278,6 @@ fn own_gid(context: &Context, port: u8, index: Option<u8>) -> Result<(u8, [u8; 1
             },
         })
     })
-}
-
-/// A packet number that an earlier connection did not begin with: 24 bits, of the hasher's seed.
-fn random24() -> u32 {
-    use std::hash::{BuildHasher, Hasher, RandomState};
-    RandomState::new().build_hasher().finish() as u32 & 0xff_ffff
 }
 
 #[cfg(test)]

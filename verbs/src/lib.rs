@@ -224,7 +224,7 @@ pub use pollux_uverbs::{Errno, Gid};
 pub use port::{Mtu, PortState};
 pub use qp::ece::Ece;
 pub use qp::order::DataOrder;
-pub use qp::{Connection, Qp, QpAttributes};
+pub use qp::{Connection, Qp, QpAttributes, random_psn};
 pub use srq::Srq;
 pub use view::{Armed, ContextView, CqView, Level, MrKind, MrView, ObjectKind, Operations, QpView, RqView};
 pub use wq::{HashQp, Wq, WqOptions, WqTable};

@@ -153,6 +153,13 @@ fn destination(path: &Path) -> QpDest {
     }
 }
 
+/// A packet sequence number to begin with, 24 bits: another one each time, so that packets of an earlier connection are told apart.
+#[must_use]
+pub fn random_psn() -> u32 {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+    RandomState::new().build_hasher().finish() as u32 & 0xff_ffff
+}
+
 /// Parameters of a connection. The defaults are those of rdma-core's examples.
 #[derive(Clone, Copy, Debug)]
 pub struct Connection {
@@ -362,6 +369,15 @@ impl Qp {
     #[must_use]
     pub fn completions(&self) -> u32 {
         each!(&self.side, qp => qp.completions())
+    }
+
+    /// Grows a completion queue, if it must, so that all that this queue pair may have under way can complete: devices round its rings
+    /// up, and whoever posts until they are full would overrun a completion queue of the size that was asked for.
+    ///
+    /// # Errors
+    /// As [`Cq::resize`].
+    pub fn make_room(&self, cq: &mut Cq) -> Result<(), VerbsError> {
+        if self.completions() > cq.entries() { cq.resize(self.completions()) } else { Ok(()) }
     }
 
     fn handle(&self) -> QpHandle {

@@ -6,7 +6,7 @@
 use pollux_bringup::{BringupError, RdmaDevice};
 use pollux_verbs::{
     Access, Ah, Batch, Connection as Link, HashFields, HashQp, Mr, Mtu, Path, Pd, Qp, QpAttributes, QpKind,
-    QpOptions, QpState, Rule, Srq, SrqOptions, VerbsError, Wq, WqOptions, WqState, WqTable,
+    QpOptions, QpState, Rule, Srq, SrqOptions, VerbsError, Wq, WqOptions, WqState, WqTable, random_psn,
 };
 use pollux_wire::toeplitz::DEFAULT_KEY;
 
@@ -14,7 +14,6 @@ use super::options::{Atomic, Connection};
 use super::pattern::{Compared, pattern};
 use super::settings::{Kind, Settings, Verb};
 use crate::exchange::perftest::{Keys, Met};
-use crate::pingpong::first_psn;
 use crate::rdma::queue::Queue;
 use crate::rdma::{Failure, device};
 
@@ -274,7 +273,7 @@ impl End {
             lid,
             out_reads: outs,
             qpn: qp.qpn(),
-            psn: first_psn(),
+            psn: random_psn(),
             rkey: mr.rkey(),
             address: mr.address() + ((settings.qps + number) * area) as u64,
             srqn: 0,

@@ -8,12 +8,14 @@ use std::time::Instant;
 use pollux_bringup::RdmaDevice;
 use pollux_eal::LcoreContext;
 use pollux_kit::Console;
-use pollux_verbs::{Access, Connection, Mr, Mtu, Path, Pd, Qp, QpKind, QpOptions, Srq, SrqOptions, WcStatus};
+use pollux_verbs::{
+    Access, Connection, Mr, Mtu, Path, Pd, Qp, QpKind, QpOptions, Srq, SrqOptions, WcStatus, random_psn,
+};
 
 use super::check::{Checker, fill};
 use super::options::{Common, Volume};
 use super::report::{self, Outcome};
-use super::{PATIENCE, first_psn, wire_up};
+use super::{PATIENCE, wire_up};
 use crate::exchange::pingpong::{Address, SRQ_ADDRESSES};
 use crate::rdma::endless::Watch;
 use crate::rdma::queue::Queue;
@@ -90,7 +92,8 @@ pub fn run(
         let mut end = End::new(device, plan, port, &attributes)?;
         let mut own = vec![Address::default(); SRQ_ADDRESSES];
         for (address, pair) in own.iter_mut().zip(&end.pairs) {
-            *address = Address { lid: attributes.legacy_resp.lid, qpn: pair.qp.qpn(), psn: first_psn(), gid };
+            *address =
+                Address { lid: attributes.legacy_resp.lid, qpn: pair.qp.qpn(), psn: random_psn(), gid };
         }
         console.print(&own[..used].iter().map(report::local).collect::<String>());
         let mut line = appointment.line(lcore)?;

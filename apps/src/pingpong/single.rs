@@ -10,12 +10,13 @@ use pollux_eal::LcoreContext;
 use pollux_kit::Console;
 use pollux_verbs::{
     Access, Ah, Connection, Dm, Mr, Mtu, Path, Pd, Qp, QpAttributes, QpKind, QpOptions, QpState, WcStatus,
+    random_psn,
 };
 
 use super::check::{Checker, fill};
 use super::options::{Common, Volume};
 use super::report::{self, Outcome, Ticks};
-use super::{PATIENCE, first_psn, wire_up};
+use super::{PATIENCE, wire_up};
 use crate::exchange::pingpong::Address;
 use crate::rdma::endless::Watch;
 use crate::rdma::queue::Queue;
@@ -130,7 +131,7 @@ pub fn run(
     let (mut end, mut line, other) = appointment.meet(|| {
         let mut end = End::new(device, plan, port, &attributes)?;
         end.post_receives()?;
-        let psn = first_psn();
+        let psn = random_psn();
         let own = Address { lid: attributes.legacy_resp.lid, qpn: end.qp.qpn(), psn, gid };
         let local = if *kind == QpKind::Ud { report::local_of_ud(&own) } else { report::local(&own) };
         console.print(&local);

@@ -9,11 +9,11 @@ use pollux_bringup::RdmaDevice;
 use pollux_eal::LcoreContext;
 use pollux_kit::Console;
 use pollux_verbs::{
-    Access, Connection, Mr, Mtu, Path, Pd, Qp, QpKind, QpOptions, Srq, SrqOptions, WcStatus, Xrcd,
+    Access, Connection, Mr, Mtu, Path, Pd, Qp, QpKind, QpOptions, Srq, SrqOptions, WcStatus, Xrcd, random_psn,
 };
 
 use super::options::Common;
-use super::{PATIENCE, first_psn, wire_up};
+use super::{PATIENCE, wire_up};
 use crate::exchange::Line;
 use crate::exchange::pingpong::XsrqAddress;
 use crate::rdma::endless::Watch;
@@ -61,7 +61,7 @@ impl Ways {
         receive.init(self.port, Access::REMOTE_WRITE | Access::REMOTE_READ)?;
         let mut send = Qp::new(&self.pd, &self.sends.cq, &self.sends.cq, &self.options)?;
         send.init(self.port, Access::empty())?;
-        Ok(Peer { send, receive, psn: first_psn(), other: XsrqAddress::default(), line: None, sent: 0 })
+        Ok(Peer { send, receive, psn: random_psn(), other: XsrqAddress::default(), line: None, sent: 0 })
     }
 }
 
