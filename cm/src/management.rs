@@ -22,18 +22,18 @@ const SENDS: u32 = 128;
 const GLOBAL_BYTES: usize = 40;
 /// Addresses that are remembered.
 const ADDRESSES_MAX: usize = 1 << 10;
-/// How long nobody is asked again for an address that nobody answered for: who asks waits for seconds.
-const UNREACHABLE: Duration = Duration::from_secs(10);
+/// How long what was found out about an address counts: who asks where nobody answers waits for seconds, and the host that has an address
+/// may become another.
+const REMEMBERED: Duration = Duration::from_secs(10);
 
 /// How long the last datagrams may take to leave.
 const LINGER: Duration = Duration::from_millis(250);
 
-/// How a peer is reached.
+/// How a peer is reached, `None` where nobody answered, and since when that is known.
 #[derive(Debug)]
-enum Reach {
-    By(Ah),
-    /// Nobody answered, at that time.
-    Not(Instant),
+struct Reach {
+    address: Option<Ah>,
+    since: Instant,
 }
 
 /// Queue pair 1 of a port. There is one of each port: whoever has it is the port's connection manager. Kernels keep it; models of a
@@ -52,6 +52,12 @@ pub struct ManagementPort {
     gids: Vec<(u8, [u8; 16])>,
     /// Datagrams that could not be sent.
     unsent: u64,
+}
+
+impl Reach {
+    fn counts(&self) -> bool {
+        self.since.elapsed() < REMEMBERED
+    }
 }
 
 impl ManagementPort {
@@ -125,20 +131,16 @@ impl ManagementPort {
     /// `ETIMEDOUT` where nobody answers, `ENETUNREACH` where the address is in no subnet of the path's own.
     pub(crate) fn probe(&mut self, path: &Path) -> Result<(), Errno> {
         let key = (path.gid, path.gid_index);
-        if let Some(Reach::By(_)) = self.reaches.get(&key) {
+        if self.reaches.get(&key).is_some_and(|reach| reach.address.is_some() && reach.counts()) {
             return Ok(());
         }
-        let made = Ah::new(&self.pd, path);
         if self.reaches.len() >= ADDRESSES_MAX {
             self.reaches.clear();
         }
-        match made {
-            Ok(address) => {
-                self.reaches.insert(key, Reach::By(address));
-                Ok(())
-            }
-            Err(error) => Err(error.errno().unwrap_or(Errno::EINVAL)),
-        }
+        let made = Ah::new(&self.pd, path);
+        let errno = made.as_ref().err().map(|error| error.errno().unwrap_or(Errno::EINVAL));
+        self.reaches.insert(key, Reach { address: made.ok(), since: Instant::now() });
+        errno.map_or(Ok(()), Err)
     }
 
     /// Whether one more can be sent now.
@@ -149,22 +151,16 @@ impl ManagementPort {
     /// Sends a datagram. One that cannot be sent is lost, as on any wire; who waits for its answer sends it again.
     pub(crate) fn send(&mut self, outgoing: &Outgoing) {
         let key = (outgoing.to.gid, outgoing.to.gid_index);
-        let known = match self.reaches.get(&key) {
-            Some(Reach::By(_)) => true,
-            Some(Reach::Not(since)) if since.elapsed() < UNREACHABLE => false,
-            _ => {
-                let found = self.probe(&outgoing.to).is_ok();
-                if !found {
-                    self.reaches.insert(key, Reach::Not(Instant::now()));
-                }
-                found
-            }
-        };
-        let Some(buffer) = self.sends.filled(&outgoing.bytes[..]).filter(|_| known) else {
+        if !self.reaches.get(&key).is_some_and(Reach::counts) {
+            // What comes of it is found below.
+            self.probe(&outgoing.to).unwrap_or_default();
+        }
+        let address = self.reaches.get(&key).and_then(|reach| reach.address.as_ref());
+        let buffer = address.and_then(|_| self.sends.filled(&outgoing.bytes[..]));
+        let Some((address, buffer)) = address.zip(buffer) else {
             self.unsent += 1;
             return;
         };
-        let Some(Reach::By(address)) = self.reaches.get(&key) else { return };
         let mut batch = self.qp.batch();
         batch.send(0).to(address, QPN, QKEY).piece(buffer).signalled();
         if batch.ring().is_err() {
