@@ -7,8 +7,8 @@ use pollux_uverbs::abi::flags::QpState;
 use pollux_verbs::{Context, Cq, Pd, Qp, QpAttributes, QpKind, QpOptions, Srq};
 
 use crate::error::CmError;
-use crate::manager::{Manager, Side, either};
-use crate::parameters::{ConnectionParameters, IdOptions};
+use crate::manager::{Manager, either};
+use crate::parameters::{ConnectionParameters, IdOptions, private_data};
 use crate::software::UDP_QKEY;
 
 /// By which events name an ID: [`Id::number`].
@@ -181,24 +181,30 @@ impl Id {
         Ok(qp.modify(&self.qp_attributes(state)?)?)
     }
 
-    /// From INIT to RTS.
-    fn change_to_send(&self, qp: &mut Qp) -> Result<(), CmError> {
+    /// From INIT to RTS, with so many reads answered and under way at once; `None` as the connection has them.
+    fn change_to_send(&self, qp: &mut Qp, reads: Option<(u8, u8)>) -> Result<(), CmError> {
         self.change(qp, QpState::INIT)?;
-        self.change(qp, QpState::RTR)?;
-        self.change(qp, QpState::RTS)
+        let mut receive = self.qp_attributes(QpState::RTR)?;
+        let mut send = self.qp_attributes(QpState::RTS)?;
+        if let Some((resources, depth)) = reads {
+            (receive.max_dest_rd_atomic, send.max_rd_atomic) = (Some(resources), Some(depth));
+        }
+        qp.modify(&receive)?;
+        Ok(qp.modify(&send)?)
     }
 
     /// Asks for a connection of the queue pair: [`ConnectResponse`](crate::EventKind::ConnectResponse) is the peer's yes.
     ///
     /// # Errors
-    /// A route that is not resolved, too much private data, or what the kernel says.
+    /// A queue pair that is not of RC, a route that is not resolved, too much private data, or what the kernel says.
     #[doc(alias = "rdma_connect")]
     pub fn connect(&self, qp: &Qp, parameters: &ConnectionParameters) -> Result<(), CmError> {
-        let queue = (qp.qpn(), qp.kind());
+        check_reliable(qp)?;
+        private_data::check(&parameters.private_data, private_data::CONNECT)?;
         either!(
             self.manager,
-            software => software.connect(self.number, queue, parameters),
-            kernel => kernel.connect(self.number, queue, parameters)
+            software => software.connect(self.number, qp.qpn(), parameters),
+            kernel => kernel.connect(self.number, qp.qpn(), parameters)
         )
     }
 
@@ -206,14 +212,15 @@ impl Id {
     /// [`DatagramEstablished`](crate::EventKind::DatagramEstablished) tells it.
     ///
     /// # Errors
-    /// As [`connect`](Self::connect).
+    /// A route that is not resolved, too much private data, or what the kernel says.
     pub fn connect_datagrams(&self, private_data: &[u8]) -> Result<(), CmError> {
+        private_data::check(private_data, private_data::DATAGRAM_CONNECT)?;
         either!(
             self.manager,
             software => software.connect_datagrams(self.number, private_data),
             kernel => {
                 let parameters = ConnectionParameters::default().private_data(private_data);
-                kernel.connect(self.number, (0, QpKind::Ud), &parameters)
+                kernel.connect(self.number, 0, &parameters)
             }
         )
     }
@@ -224,43 +231,33 @@ impl Id {
     /// No such answer, or what the device says.
     #[doc(alias = "rdma_establish")]
     pub fn establish(&self, qp: &mut Qp) -> Result<(), CmError> {
-        self.change_to_send(qp)?;
+        self.change_to_send(qp, None)?;
         either!(self.manager, software => software.establish(self.number), kernel => kernel.establish(self.number))
     }
 
-    /// Agrees to what was asked for: the queue pair can send, the peer is told.
+    /// Agrees to what was asked for: the queue pair can send, then the peer is told.
     /// [`Established`](crate::EventKind::Established) tells that it heard.
     ///
     /// # Errors
-    /// Nothing was asked for, too much private data, or what the device says.
+    /// Nothing was asked for, a queue pair that is not of RC, too much private data, or what the device says.
     #[doc(alias = "rdma_accept")]
     pub fn accept(&self, qp: &mut Qp, parameters: &ConnectionParameters) -> Result<(), CmError> {
-        match &*self.manager.0 {
-            Side::Software(software) => {
-                // What the peer is told, the queue pair is made with; it is sent when the queue pair is ready.
-                Side::locked(software).accept(self.number, qp.qpn(), parameters)?;
-                self.change_to_send(qp)?;
-                Side::locked(software).flush();
-                Ok(())
-            }
-            Side::Kernel(kernel) => {
-                self.change(qp, QpState::INIT)?;
-                let resources = Some(parameters.responder_resources);
-                let receive = self.qp_attributes(QpState::RTR)?;
-                qp.modify(&QpAttributes { max_dest_rd_atomic: resources, ..receive })?;
-                let depth = Some(parameters.initiator_depth);
-                let send = self.qp_attributes(QpState::RTS)?;
-                qp.modify(&QpAttributes { max_rd_atomic: depth, ..send })?;
-                kernel.accept(self.number, qp.qpn(), parameters)
-            }
-        }
+        check_reliable(qp)?;
+        private_data::check(&parameters.private_data, private_data::ACCEPT)?;
+        self.change_to_send(qp, Some((parameters.responder_resources, parameters.initiator_depth)))?;
+        either!(
+            self.manager,
+            software => software.accept(self.number, qp.qpn(), parameters),
+            kernel => kernel.accept(self.number, qp.qpn(), parameters)
+        )
     }
 
     /// Tells who asks that this queue pair takes datagrams.
     ///
     /// # Errors
-    /// As [`accept`](Self::accept).
+    /// Nothing was asked for, too much private data, or what the kernel says.
     pub fn accept_datagrams(&self, qp: &Qp, private_data: &[u8]) -> Result<(), CmError> {
+        private_data::check(private_data, private_data::DATAGRAM_ACCEPT)?;
         either!(
             self.manager,
             software => software.accept_datagrams(self.number, qp.qpn(), private_data),
@@ -277,6 +274,7 @@ impl Id {
     /// Nothing was asked for, or too much private data.
     #[doc(alias = "rdma_reject")]
     pub fn reject(&self, private_data: &[u8]) -> Result<(), CmError> {
+        private_data::check(private_data, private_data::REJECT)?;
         either!(
             self.manager,
             software => software.reject(self.number, private_data),
@@ -293,4 +291,12 @@ impl Id {
         qp.modify(&QpAttributes::state(QpState::ERR))?;
         either!(self.manager, software => software.disconnect(self.number), kernel => kernel.disconnect(self.number))
     }
+}
+
+/// Whether a queue pair can be connected.
+fn check_reliable(qp: &Qp) -> Result<(), CmError> {
+    if qp.kind() == QpKind::Rc {
+        return Ok(());
+    }
+    Err(CmError::Unsupported { what: "connecting this queue pair", why: "only queue pairs of RC connect" })
 }

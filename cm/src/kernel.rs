@@ -15,12 +15,12 @@ use pollux_uverbs::abi::connection as abi;
 use pollux_uverbs::abi::connection::{command, event};
 use pollux_uverbs::abi::flags::{Access, QpMask, QpState, QpType};
 use pollux_uverbs::abi::memory::AhAttr;
-use pollux_verbs::{Context, Errno, Mtu, Options, Path, QpAttributes, QpKind};
+use pollux_verbs::{Context, Errno, Mtu, Options, Path, QpAttributes};
 use zerocopy::FromBytes;
 
 use crate::error::CmError;
 use crate::occurrence::{Occurrence, What};
-use crate::parameters::{ConnectionParameters, IdOptions, RejectReason, private_data};
+use crate::parameters::{ConnectionParameters, IdOptions, RejectReason};
 use crate::service::PortSpace;
 use file::CmFile;
 
@@ -335,12 +335,9 @@ impl Kernel {
     pub(crate) fn connect(
         &self,
         id: u64,
-        (qpn, kind): (u32, QpKind),
+        qpn: u32,
         parameters: &ConnectionParameters,
     ) -> Result<(), CmError> {
-        let datagrams = kind == QpKind::Ud;
-        let most = if datagrams { private_data::DATAGRAM_CONNECT } else { private_data::CONNECT };
-        private_data::check(&parameters.private_data, most)?;
         let (record, file) = self.record(id)?;
         let conn_param = told(qpn, parameters);
         let connect = abi::Connect { conn_param, id: record.handle, ..abi::Connect::default() };
@@ -348,7 +345,6 @@ impl Kernel {
     }
 
     pub(crate) fn accept(&self, id: u64, qpn: u32, parameters: &ConnectionParameters) -> Result<(), CmError> {
-        private_data::check(&parameters.private_data, private_data::ACCEPT)?;
         let (record, file) = self.record(id)?;
         let conn_param = told(qpn, parameters);
         let accept = abi::Accept { uid: id, conn_param, id: record.handle, ..abi::Accept::default() };
@@ -363,7 +359,6 @@ impl Kernel {
     }
 
     pub(crate) fn reject(&self, id: u64, private: &[u8]) -> Result<(), CmError> {
-        private_data::check(private, private_data::REJECT)?;
         let (record, file) = self.record(id)?;
         let mut reject = abi::Reject {
             id: record.handle,

@@ -68,9 +68,9 @@ impl Manager {
         Ok(Self(Arc::new(Side::Kernel(Kernel::open(root, options)?))))
     }
 
-    /// What was heard and said, and how many datagrams were lost before they left; of the kernel's nobody knows it.
+    /// What was heard and said; of the kernel's nobody knows it.
     #[must_use]
-    pub fn counts(&self) -> Option<(Counts, u64)> {
+    pub fn counts(&self) -> Option<Counts> {
         either!(self, software => Some(software.counts()), _kernel => None)
     }
 

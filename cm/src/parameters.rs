@@ -115,7 +115,7 @@ reasons! {
     INVALID_COMM_INSTANCE = 7 "invalid comm instance",
     /// Nobody listens on the port.
     INVALID_SERVICE_ID = 8 "invalid service ID",
-    /// A transport that is not RC or UC.
+    /// A transport that is not RC.
     INVALID_TRANSPORT_TYPE = 9 "invalid transport type",
     /// A connection of the same queue pair is still known.
     STALE_CONN = 10 "stale conn",

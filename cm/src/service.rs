@@ -1,6 +1,6 @@
 //! Services: how ports of TCP and UDP, and addresses of IP, become what the connection manager knows.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
 use pollux_uverbs::abi::connection::space;
 use zerocopy::network_endian::U16;
@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[doc(alias = "rdma_port_space")]
 pub enum PortSpace {
-    /// Connections: queue pairs of RC and UC.
+    /// Connections: queue pairs of RC.
     Tcp,
     /// Datagrams: queue pairs of UD.
     Udp,
@@ -30,16 +30,6 @@ impl PortSpace {
     #[must_use]
     pub const fn service(self, port: u16) -> u64 {
         (self.code() as u64) << 16 | port as u64
-    }
-
-    /// The space and the port of a service.
-    #[must_use]
-    pub(crate) fn of_service(service: u64) -> Option<(Self, u16)> {
-        let port = service as u16;
-        [Self::Tcp, Self::Udp]
-            .into_iter()
-            .find(|space| space.service(port) == service)
-            .map(|space| (space, port))
     }
 }
 
@@ -105,8 +95,7 @@ pub(crate) fn gid_of(address: IpAddr) -> [u8; 16] {
 /// The address that a GID stands for.
 #[must_use]
 pub(crate) fn ip_of(gid: [u8; 16]) -> IpAddr {
-    let address = Ipv6Addr::from(gid);
-    address.to_ipv4_mapped().map_or(IpAddr::V6(address), IpAddr::V4)
+    IpAddr::from(gid).to_canonical()
 }
 
 #[cfg(test)]
@@ -114,14 +103,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_is_a_service_and_back() {
+    fn a_port_is_a_service() {
         // As `rping -p 7174` asks for it.
         assert_eq!(PortSpace::Tcp.service(7174), 0x0000_0000_0106_1c06);
-        assert_eq!(PortSpace::of_service(0x0106_1c06), Some((PortSpace::Tcp, 7174)));
-        assert_eq!(PortSpace::of_service(0x0111_0001), Some((PortSpace::Udp, 1)));
-        for other in [0, 7174, 0x1_0106_1c06, 0x0107_1c06] {
-            assert_eq!(PortSpace::of_service(other), None);
-        }
+        assert_eq!(PortSpace::Udp.service(1), 0x0111_0001);
     }
 
     #[test]

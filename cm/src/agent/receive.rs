@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pollux_verbs::{Mtu, Path};
 
-use super::{Agent, CONNECTIONS_MAX, Connection, Notice, Outgoing, State, Transport, time_of};
+use super::{Agent, CONNECTIONS_MAX, Connection, Notice, Outgoing, RC, State, time_of};
 use crate::message::{
     Drep, Dreq, Message, Mra, Rej, Rep, Req, Rtu, SidrRep, SidrReq, Strange, about, fill, high24,
 };
@@ -77,16 +77,12 @@ impl Agent {
         }
         let service = req.service.get();
         let [.., response] = req.ee_response.get().to_be_bytes();
-        let transport = match (response >> 1 & 3, req.retries_srq & 7) {
-            (0, 0) => Transport::Reliable,
-            (1, 0) => Transport::Unreliable,
-            _ => {
-                return self.refuse(from, remote, transaction, RejectReason::INVALID_TRANSPORT_TYPE, &[]);
-            }
-        };
-        if !self.listeners.contains(&service) {
-            return self.refuse(from, remote, transaction, RejectReason::INVALID_SERVICE_ID, &[]);
+        if (response >> 1 & 3, req.retries_srq & 7) != (RC, 0) {
+            return self.refuse(from, remote, transaction, RejectReason::INVALID_TRANSPORT_TYPE, &[]);
         }
+        let Some(&listener) = self.listeners.get(&service) else {
+            return self.refuse(from, remote, transaction, RejectReason::INVALID_SERVICE_ID, &[]);
+        };
         if self.connections.len() >= CONNECTIONS_MAX {
             return self.refuse(from, remote, transaction, RejectReason::NO_RESOURCES, &[]);
         }
@@ -120,15 +116,8 @@ impl Agent {
         self.by_remote.insert((guid, remote), local);
         self.by_queue.insert((guid, remote_qpn), local);
         let connection = Connection {
-            state: State::ReqReceived,
-            remote,
             guid,
-            transaction,
-            path,
-            service,
-            local_qpn: 0,
             remote_qpn,
-            receive_psn: 0,
             send_psn: high24(req.psn_response),
             mtu,
             resources: parameters.responder_resources,
@@ -136,13 +125,10 @@ impl Agent {
             retries: parameters.retry_count,
             rnr_retries: parameters.rnr_retry_count,
             ack_timeout: req.primary.ack_timeout >> 3,
-            waiting: None,
-            answer: None,
-            owned: true,
-            until: None,
+            ..Connection::new(State::ReqReceived, path, service, remote, transaction)
         };
         self.connections.insert(local, connection);
-        self.tell(local, Notice::Request { service, path, transport, parameters });
+        self.tell(local, Notice::Request { listener, path, parameters });
     }
 
     /// A request that is known.
@@ -194,10 +180,8 @@ impl Agent {
                 return;
             }
         };
-        if mra.message >> 6 == expected
-            && let Some(waiting) = &mut connection.waiting
-        {
-            waiting.due = now + time_of(mra.timeout >> 3) + lifetime * 2;
+        if mra.message >> 6 == expected && connection.waiting.is_some() {
+            self.schedule(local, Some(now + time_of(mra.timeout >> 3) + lifetime * 2));
         }
     }
 
@@ -260,8 +244,6 @@ impl Agent {
             }
         }
         let (guid, remote_qpn) = (rep.ca_guid.get(), high24(rep.qpn));
-        connection.state = State::RepReceived;
-        connection.waiting = None;
         (connection.remote, connection.guid, connection.remote_qpn) = (remote, guid, remote_qpn);
         connection.send_psn = high24(rep.psn);
         (connection.resources, connection.depth) =
@@ -278,6 +260,7 @@ impl Agent {
             retry_count: connection.retries,
             rnr_retry_count: connection.rnr_retries,
         };
+        self.answered(local, State::RepReceived);
         self.by_remote.insert((guid, remote), local);
         self.by_queue.insert((guid, remote_qpn), local);
         self.tell(local, Notice::Response { parameters });
@@ -290,7 +273,6 @@ impl Agent {
             self.counts.duplicates += 1;
             return;
         }
-        (connection.state, connection.waiting) = (State::Established, None);
         let parameters = ConnectionParameters {
             private_data: rtu.private.to_vec(),
             responder_resources: connection.resources,
@@ -299,6 +281,7 @@ impl Agent {
             retry_count: connection.retries,
             rnr_retry_count: connection.rnr_retries,
         };
+        self.answered(local, State::Established);
         self.tell(local, Notice::Established { parameters });
     }
 
@@ -320,7 +303,7 @@ impl Agent {
         let owned = connection.owned;
         match connection.state {
             State::Established | State::RepSent | State::RepReceived => {
-                (connection.state, connection.waiting) = (State::DreqReceived, None);
+                self.answered(local, State::DreqReceived)
             }
             // Both end it at once.
             State::DreqSent => self.agree_to_end(now, local),
@@ -363,18 +346,14 @@ impl Agent {
 
     fn datagram_request(&mut self, from: Path, request: &SidrReq, transaction: u64) {
         let (remote, service) = (request.request.get(), request.service.get());
-        let again = |connection: &Connection| {
-            connection.state == State::SidrReceived
-                && connection.remote == remote
-                && connection.path.gid == from.gid
-        };
-        if self.connections.values().any(again) {
+        if self.by_request.contains_key(&(from.gid, remote)) {
             self.counts.duplicates += 1;
             return;
         }
         // Source of the code: Linux `include/rdma/ib_cm.h`, `IB_SIDR_UNSUPPORTED`.
         const UNSUPPORTED: u8 = 1;
-        if !self.listeners.contains(&service) || self.connections.len() >= CONNECTIONS_MAX {
+        let listener = self.listeners.get(&service).filter(|_| self.connections.len() < CONNECTIONS_MAX);
+        let Some(&listener) = listener else {
             self.counts.refused += 1;
             let answer = SidrRep {
                 request: remote.into(),
@@ -383,12 +362,13 @@ impl Agent {
                 ..SidrRep::default()
             };
             return self.send(from, Box::new(Message::SidrRep(Box::new(answer)).encode(transaction)));
-        }
+        };
         let local = self.number();
-        let connection = Connection::of_datagrams(State::SidrReceived, from, service, remote, transaction);
+        let connection = Connection::new(State::SidrReceived, from, service, remote, transaction);
         self.connections.insert(local, connection);
+        self.by_request.insert((from.gid, remote), local);
         let private = request.private.to_vec();
-        self.tell(local, Notice::DatagramRequest { service, path: from, private });
+        self.tell(local, Notice::DatagramRequest { listener, path: from, private });
     }
 
     fn datagram_answer(&mut self, from: Path, answer: &SidrRep) {

@@ -3,8 +3,11 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::*;
+use crate::message::{Dreq, Message, Rej, Req, Rtu, SidrReq, above};
 
 const SERVICE: u64 = 0x0106_1c06;
+/// Who listens for it.
+const LISTENER: u64 = 5;
 const GIDS: [[u8; 16]; 2] = [[1; 16], [2; 16]];
 
 /// What the wire does, in per cent, and how long a datagram takes at most.
@@ -66,7 +69,7 @@ impl World {
             dead: [false; 2],
             heard: Default::default(),
         };
-        world.agents[1].listen(SERVICE);
+        world.agents[1].listen(SERVICE, LISTENER);
         world
     }
 
@@ -83,7 +86,6 @@ impl World {
             path: Path::new(GIDS[1], 0),
             own_gid: GIDS[0],
             service: SERVICE,
-            transport: Transport::Reliable,
             qpn,
             psn: 0x00ab_cdef,
             mtu: Mtu::Bytes2048,
@@ -138,7 +140,8 @@ impl World {
                     (Notice::Request { parameters, .. }, Habit::Agrees) => {
                         let parameters = ConnectionParameters { private_data: vec![9; 196], ..parameters };
                         // Gone again, perhaps.
-                        agent.accept(now, local, (0x99, 0x12_3456), &parameters).unwrap_or_default();
+                        agent.expect(local, 0x12_3456);
+                        agent.accept(now, local, 0x99, &parameters).unwrap_or_default();
                     }
                     (Notice::Response { .. }, _) => agent.establish(local).unwrap_or_default(),
                     (Notice::Disconnected, _) => agent.disconnect(now, local).unwrap_or_default(),
@@ -222,7 +225,7 @@ fn a_connection_is_made_used_and_ended() {
     };
     assert_eq!((parameters.responder_resources, parameters.initiator_depth), (3, 5));
     assert_eq!(parameters.private_data, [9; 196]);
-    let [Notice::Request { parameters, service: SERVICE, .. }, Notice::Established { .. }] =
+    let [Notice::Request { parameters, listener: LISTENER, .. }, Notice::Established { .. }] =
         world.said(1, peer)
     else {
         panic!("{:?}", world.said(1, peer))
@@ -320,7 +323,13 @@ fn each_connection_comes_to_the_same_at_both_ends() {
             world.finish();
             for agent in &world.agents {
                 assert_eq!(agent.connections(), 0, "seed {seed}, {habits:?}: {:?}", agent.connections);
-                assert!(agent.by_remote.is_empty() && agent.by_queue.is_empty(), "seed {seed}: {agent:?}");
+                assert!(
+                    agent.by_remote.is_empty()
+                        && agent.by_queue.is_empty()
+                        && agent.by_request.is_empty()
+                        && agent.due.is_empty(),
+                    "seed {seed}: {agent:?}"
+                );
             }
         }
     }
@@ -413,7 +422,7 @@ fn a_slow_program_is_waited_for() {
     // The request, once more, and the word that it takes longer: no more than that.
     assert_eq!(world.agents[0].counts().sent_again, 1);
     let (now, parameters) = (world.now, ConnectionParameters::default());
-    world.agents[1].accept(now, peer, (1, 1), &parameters).expect("still asked for");
+    world.agents[1].accept(now, peer, 1, &parameters).expect("still asked for");
     world.run_until(Duration::from_secs(61));
     assert!(world.said(0, local).iter().any(is_response));
 }
@@ -517,10 +526,10 @@ fn datagrams_find_their_queue_pair() {
             let until = world.now + Duration::from_millis(500);
             world.run_until(until);
             for peer in world.asked() {
-                let [.., Notice::DatagramRequest { service, private, .. }] = world.said(1, peer) else {
+                let [.., Notice::DatagramRequest { listener, private, .. }] = world.said(1, peer) else {
                     panic!()
                 };
-                assert_eq!((*service, private.len()), (SERVICE, 216));
+                assert_eq!((*listener, private.len()), (LISTENER, 216));
                 world.agents[1].answer_datagram(peer, 0, (0x42, 0x0123_4567), b"there").unwrap_or_default();
             }
         }
@@ -541,4 +550,22 @@ fn datagrams_find_their_queue_pair() {
         world.finish();
         assert_eq!(world.agents[0].connections(), 0);
     }
+}
+
+/// Until it is answered, a request that comes again is the same; the same number from elsewhere is another.
+#[test]
+fn a_request_for_datagrams_is_told_once() {
+    let mut agent = Agent::new(2, Timing::default(), 1);
+    agent.listen(SERVICE, LISTENER);
+    let request = SidrReq { request: 7.into(), service: SERVICE.into(), ..SidrReq::default() };
+    let bytes = Message::SidrReq(Box::new(request)).encode(1);
+    let mut told = Vec::new();
+    for gid in [GIDS[0], GIDS[0], [3; 16], GIDS[0]] {
+        agent.receive(Duration::ZERO, Path::new(gid, 0), &bytes);
+        told.extend(std::iter::from_fn(|| agent.notice()).map(|(local, _)| local));
+    }
+    assert_eq!((told.len(), agent.counts().duplicates), (2, 2));
+    agent.answer_datagram(told[0], 0, (1, 1), &[]).expect("it was asked");
+    agent.receive(Duration::ZERO, Path::new(GIDS[0], 0), &bytes);
+    assert!(agent.notice().is_some(), "asked anew");
 }

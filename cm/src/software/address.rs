@@ -1,0 +1,184 @@
+//! Which address an ID has, and which device leads to another.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use pollux_verbs::{Errno, Path};
+
+use super::{Software, Stage};
+use crate::error::CmError;
+use crate::occurrence::What;
+use crate::service::{PortSpace, gid_of, ip_of};
+
+/// Requests that may wait for who says 0. Source: Linux `drivers/infiniband/core/ucma.c`, `max_backlog`.
+const BACKLOG: u32 = 1024;
+
+const BUSY: &str = "a connection is under way: make another ID";
+
+/// Bits that two GIDs begin with alike.
+fn alike(one: [u8; 16], other: [u8; 16]) -> u32 {
+    (u128::from_be_bytes(one) ^ u128::from_be_bytes(other)).leading_zeros()
+}
+
+impl Software {
+    /// Tells the agents what their ports are now.
+    pub(super) fn look_at_ports(&mut self) {
+        for port in &mut self.ports {
+            let refreshed = port.management.refresh().and_then(|()| port.management.mtu());
+            match refreshed {
+                Ok(mtu) => {
+                    let gids = port.management.gids().iter().map(|(_, gid)| *gid).collect();
+                    port.agent.set_port(gids, mtu);
+                }
+                Err(error) => {
+                    tracing::warn!(target: "lib.cm", "{}: {error}", port.management.context().name());
+                }
+            }
+        }
+    }
+
+    /// Takes a local port for an ID: this one, or any for 0.
+    fn take_port(&mut self, id: u64, space: PortSpace, port: u16) -> Result<u16, CmError> {
+        let shares = |id: &u64| {
+            self.ids.get(id).is_some_and(|it| it.options.reuse_address && it.stage != Stage::Listening)
+        };
+        let taken = self.held.take(space, port, id, shares);
+        taken.ok_or(CmError::PortInUse { space, port })
+    }
+
+    /// The port of a device that has the address.
+    fn port_of(&self, address: IpAddr) -> Option<(usize, u8)> {
+        let gid = gid_of(address);
+        self.ports.iter().enumerate().find_map(|(place, port)| {
+            let found = port.management.gids().iter().find(|(_, own)| *own == gid);
+            found.map(|(index, _)| (place, *index))
+        })
+    }
+
+    fn present(&self) -> String {
+        let all = self.ports.iter().flat_map(|port| port.management.gids());
+        let all: Vec<String> = all.map(|(_, gid)| ip_of(*gid).to_string()).collect();
+        if all.is_empty() { "none".to_owned() } else { all.join(", ") }
+    }
+
+    pub(crate) fn bind(&mut self, id: u64, address: SocketAddr) -> Result<(), CmError> {
+        let record = self.record(id)?;
+        let space = record.space;
+        if record.stage != Stage::New {
+            return Err(CmError::State { what: "bind", why: "the ID has an address" });
+        }
+        let address = SocketAddr::new(address.ip().to_canonical(), address.port());
+        self.look_at_ports();
+        let port = if address.ip().is_unspecified() {
+            None
+        } else {
+            let found = self.port_of(address.ip());
+            let none = || CmError::NoDevice { address, present: self.present() };
+            Some(found.ok_or_else(none)?.0)
+        };
+        let number = self.take_port(id, space, address.port())?;
+        let record = self.record(id)?;
+        record.local = Some(SocketAddr::new(address.ip(), number));
+        (record.port, record.stage) = (port, Stage::Bound);
+        Ok(())
+    }
+
+    pub(crate) fn listen(&mut self, id: u64, backlog: u32) -> Result<(), CmError> {
+        if self.record(id)?.stage == Stage::New {
+            self.bind(id, SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0))?;
+        }
+        let record = self.record(id)?;
+        let Some(local) = record.local.filter(|_| record.stage == Stage::Bound) else {
+            return Err(CmError::State { what: "listen", why: BUSY });
+        };
+        let (space, port) = (record.space, record.port);
+        if !self.held.is_alone(space, local.port()) {
+            return Err(CmError::PortInUse { space, port: local.port() });
+        }
+        let record = self.record(id)?;
+        record.stage = Stage::Listening;
+        record.backlog = if backlog == 0 { BACKLOG } else { backlog };
+        let service = space.service(local.port());
+        for (place, at) in self.ports.iter_mut().enumerate() {
+            if port.is_none_or(|port| port == place) {
+                at.agent.listen(service, id);
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds the device that leads to an address, and whether somebody answers for it.
+    pub(crate) fn resolve_address(
+        &mut self,
+        id: u64,
+        source: Option<SocketAddr>,
+        destination: SocketAddr,
+    ) -> Result<(), CmError> {
+        let destination = SocketAddr::new(destination.ip().to_canonical(), destination.port());
+        let record = self.record(id)?;
+        if !matches!(record.stage, Stage::New | Stage::Bound) {
+            return Err(CmError::State { what: "resolve an address", why: BUSY });
+        }
+        let (space, traffic_class) = (record.space, record.options.type_of_service);
+        let bound = record.local.filter(|local| !local.ip().is_unspecified());
+        self.look_at_ports();
+        let source = source.or(bound).filter(|source| !source.ip().is_unspecified());
+        let mut candidates: Vec<(usize, u8, [u8; 16])> = match source {
+            Some(source) => {
+                let ip = source.ip().to_canonical();
+                let none = || CmError::NoDevice { address: source, present: self.present() };
+                let (port, index) = self.port_of(ip).ok_or_else(none)?;
+                vec![(port, index, gid_of(ip))]
+            }
+            None => {
+                let kind = destination.is_ipv4();
+                let all = self.ports.iter().enumerate().flat_map(|(place, port)| {
+                    port.management.gids().iter().map(move |(index, gid)| (place, *index, *gid))
+                });
+                all.filter(|(.., gid)| ip_of(*gid).is_ipv4() == kind).collect()
+            }
+        };
+        // Nearest first: subnets are not told, so that of two the one is tried that has more in common with the destination.
+        let gid = gid_of(destination.ip());
+        candidates.sort_by_key(|(.., own)| std::cmp::Reverse(alike(*own, gid)));
+        let mut why = Errno::ENETUNREACH;
+        let mut found = None;
+        for (place, index, own) in candidates {
+            let management = &mut self.ports[place].management;
+            let path = Path { port: management.port(), traffic_class, ..Path::new(gid, index) };
+            match management.probe(&path) {
+                Ok(()) => {
+                    found = Some((place, path, own));
+                    break;
+                }
+                // Nobody answers there; on another port somebody may.
+                Err(errno) if why == Errno::ENETUNREACH => why = errno,
+                Err(_) => {}
+            }
+        }
+        let Some((place, path, own)) = found else {
+            self.occur(id, What::AddressError(why));
+            return Ok(());
+        };
+        let number = match self.record(id)?.local {
+            Some(local) => local.port(),
+            None => self.take_port(id, space, source.map_or(0, |source| source.port()))?,
+        };
+        let record = self.record(id)?;
+        record.local = Some(SocketAddr::new(ip_of(own), number));
+        (record.peer, record.port, record.path) = (Some(destination), Some(place), Some(path));
+        record.stage = Stage::AddressResolved;
+        self.occur(id, What::AddressResolved);
+        Ok(())
+    }
+
+    /// With RoCE the address says it all.
+    pub(crate) fn resolve_route(&mut self, id: u64) -> Result<(), CmError> {
+        let record = self.record(id)?;
+        if record.stage != Stage::AddressResolved {
+            return Err(CmError::State { what: "resolve a route", why: "resolve the address first" });
+        }
+        record.stage = Stage::RouteResolved;
+        self.occur(id, What::RouteResolved);
+        Ok(())
+    }
+}
