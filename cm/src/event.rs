@@ -71,6 +71,18 @@ pub enum EventKind {
         /// What the peer says.
         private_data: Vec<u8>,
     },
+    /// The multicast group can be sent to, and is heard by queue pairs that are
+    /// [attached](pollux_verbs::Qp::attach_multicast) to `path.gid`.
+    MulticastJoined {
+        /// Where to.
+        path: Path,
+        /// The number that stands for all of the group.
+        qpn: u32,
+        /// Their key.
+        qkey: u32,
+    },
+    /// It cannot.
+    MulticastError(Errno),
     /// The device is gone.
     DeviceRemoval,
     /// The address of the interface changed.
@@ -95,6 +107,8 @@ impl EventKind {
             Self::Rejected { .. } => "RDMA_CM_EVENT_REJECTED",
             Self::Established(_) | Self::DatagramEstablished { .. } => "RDMA_CM_EVENT_ESTABLISHED",
             Self::Disconnected => "RDMA_CM_EVENT_DISCONNECTED",
+            Self::MulticastJoined { .. } => "RDMA_CM_EVENT_MULTICAST_JOIN",
+            Self::MulticastError(_) => "RDMA_CM_EVENT_MULTICAST_ERROR",
             Self::DeviceRemoval => "RDMA_CM_EVENT_DEVICE_REMOVAL",
             Self::AddressChange => "RDMA_CM_EVENT_ADDR_CHANGE",
             Self::TimewaitExit => "RDMA_CM_EVENT_TIMEWAIT_EXIT",
@@ -110,6 +124,7 @@ impl std::fmt::Display for EventKind {
             Self::AddressError(errno)
             | Self::RouteError(errno)
             | Self::ConnectError(errno)
+            | Self::MulticastError(errno)
             | Self::Unreachable(errno) => write!(f, ": {errno}"),
             Self::Rejected { reason, .. } => write!(f, ": {reason}"),
             _ => Ok(()),
@@ -140,6 +155,8 @@ impl Event {
             What::DatagramEstablished { path, qpn, qkey, private_data } => {
                 EventKind::DatagramEstablished { path, qpn, qkey, private_data }
             }
+            What::MulticastJoined { path, qpn, qkey } => EventKind::MulticastJoined { path, qpn, qkey },
+            What::MulticastError(errno) => EventKind::MulticastError(errno),
             What::DeviceRemoval => EventKind::DeviceRemoval,
             What::AddressChange => EventKind::AddressChange,
             What::TimewaitExit => EventKind::TimewaitExit,

@@ -1,6 +1,6 @@
 //! IDs: what sockets are to TCP.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use pollux_uverbs::abi::flags::QpState;
@@ -265,6 +265,37 @@ impl Id {
                 let parameters = ConnectionParameters::default().private_data(private_data);
                 kernel.accept(self.number, qp.qpn(), &parameters)
             }
+        )
+    }
+
+    /// Joins a multicast group: [`MulticastJoined`](crate::EventKind::MulticastJoined) tells how it is sent to, and what a queue pair of
+    /// datagrams is attached to, unless the ID only sends.
+    ///
+    /// # Errors
+    /// An ID of connections, one that has neither an address of a device nor resolved one, a group that it is in or that is none, or what
+    /// the kernel says: Linux has no groups of IPv6 with RoCE v2.
+    #[doc(alias = "rdma_join_multicast")]
+    pub fn join_multicast(&self, group: IpAddr, sends_only: bool) -> Result<(), CmError> {
+        if !group.is_multicast() {
+            return Err(CmError::State { what: "join", why: "the address is of no multicast group" });
+        }
+        either!(
+            self.manager,
+            software => software.join(self.number, group),
+            kernel => kernel.join(self.number, group, sends_only)
+        )
+    }
+
+    /// Leaves it. An ID that is dropped leaves all of its groups.
+    ///
+    /// # Errors
+    /// A group that it is not in, or what the kernel says.
+    #[doc(alias = "rdma_leave_multicast")]
+    pub fn leave_multicast(&self, group: IpAddr) -> Result<(), CmError> {
+        either!(
+            self.manager,
+            software => software.leave(self.number, group),
+            kernel => kernel.leave(self.number, group)
         )
     }
 

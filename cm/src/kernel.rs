@@ -5,7 +5,7 @@ mod address;
 mod file;
 
 use std::collections::{HashMap, HashSet};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -39,6 +39,8 @@ struct Table {
     /// By the kernel's number: of one that nobody accepted yet, events carry no other.
     by_handle: HashMap<u32, u64>,
     files: HashMap<u64, Arc<CmFile>>,
+    /// The kernel's numbers of memberships in multicast groups, by ID.
+    groups: HashMap<(u64, IpAddr), u32>,
     /// Channels that are gone, whose IDs keep their files.
     ended: HashSet<u64>,
     /// Devices that were opened, by the GUID of their node.
@@ -199,6 +201,7 @@ impl Kernel {
         let mut table = self.table();
         table.ids.remove(&id);
         table.by_handle.remove(&record.handle);
+        table.groups.retain(|(of, _), _| *of != id);
         table.close_unused(record.channel);
     }
 
@@ -369,6 +372,43 @@ impl Kernel {
         file.tell(command::REJECT, &reject).map_err(refused("reject"))
     }
 
+    /// Joins a multicast group. The event about it carries the ID's number.
+    pub(crate) fn join(&self, id: u64, group: IpAddr, sends_only: bool) -> Result<(), CmError> {
+        let (record, file) = self.record(id)?;
+        let (addr, addr_size) = address::encode(SocketAddr::new(group, 0));
+        let join_flags = if sends_only { abi::join::SENDONLY_FULLMEMBER } else { abi::join::FULLMEMBER };
+        if self.table().groups.contains_key(&(id, group)) {
+            return Err(CmError::State { what: "join", why: "the ID is in the group" });
+        }
+        let joined: abi::CreateIdResp = file
+            .ask(command::JOIN_MCAST, |response| abi::JoinMcast {
+                response,
+                uid: id,
+                id: record.handle,
+                addr_size,
+                join_flags,
+                addr,
+            })
+            .map_err(refused("join the multicast group"))?;
+        self.table().groups.insert((id, group), joined.id);
+        Ok(())
+    }
+
+    pub(crate) fn leave(&self, id: u64, group: IpAddr) -> Result<(), CmError> {
+        let (_, file) = self.record(id)?;
+        let Some(membership) = self.table().groups.remove(&(id, group)) else {
+            return Err(CmError::State { what: "leave", why: "the ID is not in the group" });
+        };
+        let _: abi::DestroyIdResp = file
+            .ask(command::LEAVE_MCAST, |response| abi::DestroyId {
+                response,
+                id: membership,
+                ..abi::DestroyId::default()
+            })
+            .map_err(refused("leave the multicast group"))?;
+        Ok(())
+    }
+
     pub(crate) fn disconnect(&self, id: u64) -> Result<(), CmError> {
         let (record, file) = self.record(id)?;
         match file.tell(command::DISCONNECT, &abi::Disconnect { id: record.handle }) {
@@ -468,6 +508,11 @@ impl Kernel {
             }
             event::ESTABLISHED => What::Established(heard(&told.param)),
             event::DISCONNECTED => What::Disconnected,
+            event::MULTICAST_JOIN => {
+                let param = datagram()?;
+                What::MulticastJoined { path: path(&param.ah_attr), qpn: param.qp_num, qkey: param.qkey }
+            }
+            event::MULTICAST_ERROR => What::MulticastError(errno),
             event::DEVICE_REMOVAL => What::DeviceRemoval,
             event::ADDR_CHANGE => What::AddressChange,
             event::TIMEWAIT_EXIT => What::TimewaitExit,

@@ -104,7 +104,7 @@
 //! # What the manager of this process keeps to
 //! Messages that are lost are sent again, those that come twice are answered twice and do nothing else, those that are cut, of another
 //! class, of nothing that is known or of another address than the connection's are dropped and [counted](Counts). Not there: alternate
-//! paths (LAP, which RoCE does not use), groups, and addresses of InfiniBand.
+//! paths (LAP, which RoCE does not use), and addresses of InfiniBand.
 
 mod agent;
 mod channel;

@@ -27,6 +27,8 @@ pub(crate) enum What {
     Disconnected,
     DatagramRequest { made: u64, private_data: Vec<u8> },
     DatagramEstablished { path: Path, qpn: u32, qkey: u32, private_data: Vec<u8> },
+    MulticastJoined { path: Path, qpn: u32, qkey: u32 },
+    MulticastError(Errno),
     DeviceRemoval,
     AddressChange,
     TimewaitExit,

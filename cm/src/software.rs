@@ -2,10 +2,11 @@
 //! asked for events, and has no thread.
 
 mod address;
+mod group;
 mod port_table;
 
 use std::collections::{HashMap, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use pollux_uverbs::abi::flags::{Access, QpState};
@@ -53,6 +54,8 @@ struct Record {
     /// Of one that a request made: who listens.
     listener: Option<u64>,
     options: IdOptions,
+    /// Multicast groups that it is in.
+    groups: Vec<IpAddr>,
 }
 
 #[derive(Debug)]
@@ -145,6 +148,7 @@ impl Software {
             backlog: 0,
             listener: None,
             options: IdOptions::default(),
+            groups: Vec::new(),
         };
         self.ids.insert(number, record);
         number

@@ -1,6 +1,6 @@
 //! Connections by address between models of a card, over the manager of this process.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use pollux_cm::{
@@ -429,6 +429,58 @@ fn datagrams_find_their_queue_pair_by_address() {
     assert_eq!(server.join().expect("it ends"), b"a datagram");
     // Nobody listens on another port.
     drop((qp, id));
+}
+
+#[test]
+fn a_multicast_group_hears_what_is_sent_to_it() {
+    let [near, far] = hosts();
+    let group: IpAddr = "239.1.2.3".parse().expect("an address");
+    let udp = QpOptions::new(QpKind::Ud).depth(8, 8).inline(32);
+    let [sender, receiver] = [&near, &far].map(|host| {
+        let id = host.channel.create_id(PortSpace::Udp).expect("an ID");
+        let line = id.join_multicast(group, false).expect_err("early").to_string();
+        assert_eq!(line, "cannot join: bind the ID to an address, or resolve one, first");
+        id.resolve_address(Some(host.at(0)), SocketAddr::new(group, 0), LIMIT).expect("asked");
+        assert!(matches!(host.next().kind, EventKind::AddressResolved));
+        let line = id.join_multicast("10.0.0.1".parse().expect("one"), false).expect_err("none").to_string();
+        assert_eq!(line, "cannot join: the address is of no multicast group");
+        id.join_multicast(group, false).expect("joined");
+        let EventKind::MulticastJoined { path, qpn, qkey } = host.next().kind else { panic!("joined") };
+        assert_eq!(
+            (path.gid[10..].to_vec(), qpn, qkey),
+            (vec![0xff, 0xff, 239, 1, 2, 3], 0xff_ffff, 0x0123_4567)
+        );
+        let line = id.join_multicast(group, false).expect_err("twice").to_string();
+        assert_eq!(line, "cannot join: the ID is in the group");
+        let pd = Pd::new(&host.context).expect("a domain");
+        let cq = Cq::new(&host.context, CqOptions::new(64)).expect("a queue");
+        let mut qp = id.create_qp(&pd, &cq, &cq, &udp).expect("a queue pair");
+        let buffers = Buffers::new(&pd, 2, 128).expect("buffers");
+        let mut receives = qp.receives().expect("a ring");
+        receives.piece(1, buffers.take().expect("a buffer"));
+        receives.ring().expect("posted");
+        (id, path, pd, cq, qp)
+    });
+    let (far_id, path, _far_pd, mut far_cq, far_qp) = receiver;
+    let (_near_id, to, near_pd, _near_cq, mut near_qp) = sender;
+    far_qp.attach_multicast(path.gid, path.lid).expect("attached");
+    let ah = Ah::new(&near_pd, &to).expect("an address");
+    let mut batch = near_qp.batch();
+    batch.send(1).to(&ah, 0xff_ffff, 0x0123_4567).inline(b"to all").signalled();
+    batch.ring().expect("posted");
+    let (begin, mut heard) = (Instant::now(), None);
+    while heard.is_none() {
+        far_cq.poll(1, |wc| heard = wc.take_buf());
+        assert!(begin.elapsed() < LIMIT, "nothing heard");
+    }
+    assert_eq!(&heard.expect("a datagram")[40..], b"to all");
+    far_qp.detach_multicast(path.gid, path.lid).expect("detached");
+    far_id.leave_multicast(group).expect("left");
+    let line = far_id.leave_multicast(group).expect_err("left already").to_string();
+    assert_eq!(line, "cannot leave: the ID is not in the group");
+    // A group is for datagrams.
+    let line = near.id().join_multicast(group, false).expect_err("of connections").to_string();
+    assert_eq!(line, "cannot join: the ID is of connections: make one of PortSpace::Udp");
 }
 
 /// A kernel keeps queue pair 1; a port has one.

@@ -14,6 +14,7 @@ use super::shared::locked;
 use super::{Body, Qp};
 use crate::core::Core;
 use crate::firmware::{SHORT, begin};
+use crate::neighbour;
 use crate::session::Session;
 
 /// A group that a queue pair hears: its GID, and the local identifier that it was told with.
@@ -69,7 +70,8 @@ impl Session {
         Ok(())
     }
 
-    /// The queue pair that a request is about, which must be of datagrams, with its number; the GID must be a group's.
+    /// The queue pair that a request is about, which must be of datagrams, with its number; the GID must be a group's, of
+    /// IPv6 or of IPv4 in its place there: Linux `include/rdma/ib_addr.h`, `rdma_is_multicast_addr`.
     fn datagrams(&mut self, request: &AttachMcast) -> Result<(&mut Qp, u32), Errno> {
         let qp = self.handles.get_mut::<Qp>(request.qp_handle)?;
         let qpn = match &qp.body {
@@ -79,7 +81,7 @@ impl Session {
             }
             _ => None,
         };
-        let qpn = qpn.filter(|_| request.gid[0] == 0xff).ok_or(Errno::EINVAL)?;
+        let qpn = qpn.filter(|_| neighbour::ip(&request.gid).is_multicast()).ok_or(Errno::EINVAL)?;
         Ok((qp, qpn))
     }
 }

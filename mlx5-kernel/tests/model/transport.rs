@@ -403,6 +403,15 @@ fn windows_and_groups_are_had_and_given_back() {
     assert_eq!(bench.watch.done(op::ATTACH_TO_MCG).len(), 1);
     assert_eq!(errno(context.destroy_qp(datagrams.handle)), Errno::EBUSY);
     assert_eq!(errno(context.attach_mcast(datagrams.handle, PEER, 0)), Errno::EINVAL);
+    for (last, done) in [([239, 1, 2, 3], true), ([192, 0, 2, 1], false)] {
+        let mut mapped = [0; 16];
+        mapped[10..12].fill(0xff);
+        mapped[12..].copy_from_slice(&last);
+        match context.attach_mcast(datagrams.handle, mapped, 0) {
+            Ok(()) if done => opened.must(context.detach_mcast(datagrams.handle, mapped, 0)),
+            other => assert_eq!((errno(other), done), (Errno::EINVAL, false), "{last:?}"),
+        }
+    }
     assert_eq!(errno(context.detach_mcast(datagrams.handle, [0xff; 16], 0)), Errno::EINVAL);
     opened.must(context.detach_mcast(datagrams.handle, group, 0));
     // What is left at the end of the context is left for it.

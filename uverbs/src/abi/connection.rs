@@ -35,6 +35,8 @@ pub mod command {
     pub const GET_EVENT: u32 = 12;
     /// Sets an option of an ID.
     pub const SET_OPTION: u32 = 14;
+    /// Leaves a multicast group.
+    pub const LEAVE_MCAST: u32 = 17;
     /// Moves an ID from another file to this one.
     pub const MIGRATE_ID: u32 = 18;
     /// Tells addresses, device and port.
@@ -43,6 +45,8 @@ pub mod command {
     pub const BIND: u32 = 20;
     /// Finds the device that leads to an address.
     pub const RESOLVE_ADDR: u32 = 21;
+    /// Joins a multicast group.
+    pub const JOIN_MCAST: u32 = 22;
 }
 
 /// Numbers of events. Source: Linux `include/rdma/rdma_cm.h`, `enum rdma_cm_event_type`, which no header for programs has; rdma-core
@@ -72,6 +76,10 @@ pub mod event {
     pub const DISCONNECTED: u32 = 10;
     /// The device is gone.
     pub const DEVICE_REMOVAL: u32 = 11;
+    /// The multicast group can be sent to.
+    pub const MULTICAST_JOIN: u32 = 12;
+    /// It cannot.
+    pub const MULTICAST_ERROR: u32 = 13;
     /// The interface has another address.
     pub const ADDR_CHANGE: u32 = 14;
     /// All packets of the connection are gone.
@@ -96,6 +104,14 @@ pub mod space {
     pub const TCP: u16 = 0x0106;
     /// Datagrams.
     pub const UDP: u16 = 0x0111;
+}
+
+/// How a multicast group is joined.
+pub mod join {
+    /// To send and receive.
+    pub const FULLMEMBER: u16 = 0;
+    /// To send.
+    pub const SENDONLY_FULLMEMBER: u16 = 1;
 }
 
 /// What [`Query`] asks for: addresses, device and port.
@@ -398,6 +414,22 @@ layout! {
         alt_timeout: u8 = 138,
         /// Zero.
         reserved: [u8; 5] = 139,
+    }
+
+    /// JOIN_MCAST, which is answered by [`CreateIdResp`]: the number of the membership. It is left as an ID is destroyed.
+    JoinMcast = "rdma_ucm_join_mcast", 152 {
+        /// Address for the answer.
+        response: u64 = 0,
+        /// What the event about it carries.
+        uid: u64 = 8,
+        /// The ID.
+        id: u32 = 16,
+        /// Bytes of the address that count.
+        addr_size: u16 = 20,
+        /// How: [`join`].
+        join_flags: u16 = 22,
+        /// The group.
+        addr: [u8; ADDRESS_BYTES] = 24,
     }
 
     /// GET_EVENT.

@@ -49,7 +49,8 @@ fn ours() -> Layouts {
             ExCreateRwqIndTableResp ExDestroyRwqIndTable;
         queue_pair: QpDest CreateQp ExCreateQp OpenQp CreateQpResp ExCreateQpResp QpCap PostSend PostSendResp QueryQp QueryQpResp ModifyQp ExModifyQp
             ExModifyQpResp DestroyQp DestroyQpResp;
-        connection: Head CreateId CreateIdResp DestroyId DestroyIdResp Bind ResolveAddr ResolveRoute Query QueryAddrResp ConnParam UdParam Ece Connect Listen Accept Reject Disconnect InitQpAttr QpAttr GetEvent EventResp SetOption MigrateId MigrateResp;
+        connection: Head CreateId CreateIdResp DestroyId DestroyIdResp Bind ResolveAddr ResolveRoute Query QueryAddrResp ConnParam UdParam Ece Connect Listen Accept Reject Disconnect InitQpAttr QpAttr GetEvent EventResp SetOption MigrateId
+            MigrateResp JoinMcast;
         ioctl_verbs: QueryPortRespEx GidEntry Sge;
         flow: EthFilter EthSpec Ipv4Filter Ipv4Spec Ipv6Filter Ipv6Spec TcpUdpFilter TcpUdpSpec TunnelSpec TagSpec DropSpec
             CountSpec FlowAttr CreateFlow CreateFlowResp DestroyFlow;
@@ -196,6 +197,10 @@ fn values_are_the_kernels() {
         ("RDMA_USER_CM_CMD_INIT_QP_ATTR", command::INIT_QP_ATTR.into()),
         ("RDMA_USER_CM_CMD_GET_EVENT", command::GET_EVENT.into()),
         ("RDMA_USER_CM_CMD_SET_OPTION", command::SET_OPTION.into()),
+        ("RDMA_USER_CM_CMD_LEAVE_MCAST", command::LEAVE_MCAST.into()),
+        ("RDMA_USER_CM_CMD_JOIN_MCAST", command::JOIN_MCAST.into()),
+        ("RDMA_MC_JOIN_FLAG_FULLMEMBER", connection::join::FULLMEMBER.into()),
+        ("RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER", connection::join::SENDONLY_FULLMEMBER.into()),
         ("RDMA_USER_CM_CMD_MIGRATE_ID", command::MIGRATE_ID.into()),
         ("RDMA_USER_CM_CMD_QUERY", command::QUERY.into()),
         ("RDMA_USER_CM_CMD_BIND", command::BIND.into()),

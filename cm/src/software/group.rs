@@ -1,0 +1,49 @@
+//! Multicast groups. With RoCE an address of IP is the group's GID, and nobody has to be asked. Source: Linux
+//! `drivers/infiniband/core/cma.c`, `cma_iboe_join_multicast`.
+
+use std::net::IpAddr;
+
+use pollux_verbs::Path;
+
+use super::{Software, Stage, UDP_QKEY};
+use crate::error::CmError;
+use crate::occurrence::What;
+use crate::service::{PortSpace, gid_of};
+
+/// What stands for every queue pair of a group. Source: InfiniBand Architecture Specification, volume 1, 9.2.2.
+const ALL: u32 = 0xff_ffff;
+
+impl Software {
+    /// Routers and switches are told nothing: who has queue pair 1 in a process has no interface of the kernel's that would.
+    pub(crate) fn join(&mut self, id: u64, group: IpAddr) -> Result<(), CmError> {
+        let refuse = |why| Err(CmError::State { what: "join", why });
+        let record = self.record(id)?;
+        if record.space != PortSpace::Udp {
+            return refuse("the ID is of connections: make one of PortSpace::Udp");
+        }
+        let ready = matches!(record.stage, Stage::Bound | Stage::AddressResolved | Stage::RouteResolved);
+        let (Some(port), Some(local)) = (record.port.filter(|_| ready), record.local) else {
+            return refuse("bind the ID to an address, or resolve one, first");
+        };
+        if record.groups.contains(&group) {
+            return refuse("the ID is in the group");
+        }
+        record.groups.push(group);
+        let traffic_class = record.options.type_of_service;
+        let management = &self.ports[port].management;
+        let own = gid_of(local.ip());
+        let index = management.gids().iter().find(|(_, gid)| *gid == own).map_or(0, |(index, _)| *index);
+        let path = Path { port: management.port(), traffic_class, ..Path::new(gid_of(group), index) };
+        self.occur(id, What::MulticastJoined { path, qpn: ALL, qkey: UDP_QKEY });
+        Ok(())
+    }
+
+    pub(crate) fn leave(&mut self, id: u64, group: IpAddr) -> Result<(), CmError> {
+        let groups = &mut self.record(id)?.groups;
+        let Some(place) = groups.iter().position(|other| *other == group) else {
+            return Err(CmError::State { what: "leave", why: "the ID is not in the group" });
+        };
+        groups.swap_remove(place);
+        Ok(())
+    }
+}
