@@ -1,7 +1,6 @@
 //! The kernel's connection manager, `/dev/infiniband/rdma_cm`: as librdmacm uses it, without librdmacm. Source: rdma-core
 //! `librdmacm/cma.c`; Linux `drivers/infiniband/core/ucma.c`.
 
-mod address;
 mod file;
 
 use std::collections::{HashMap, HashSet};
@@ -14,10 +13,10 @@ use std::time::Duration;
 use pollux_uverbs::abi::connection as abi;
 use pollux_uverbs::abi::connection::{command, event};
 use pollux_uverbs::abi::flags::{Access, QpMask, QpState, QpType};
-use pollux_uverbs::abi::memory::AhAttr;
-use pollux_verbs::{Context, Errno, Mtu, Options, Path, QpAttributes};
+use pollux_verbs::{Context, Errno, Mtu, Options, QpAttributes};
 use zerocopy::FromBytes;
 
+use crate::abi::{address, heard, path, told};
 use crate::error::CmError;
 use crate::occurrence::{Occurrence, What};
 use crate::parameters::{ConnectionParameters, IdOptions, RejectReason};
@@ -67,52 +66,6 @@ pub(crate) struct Kernel {
 
 fn refused(what: &'static str) -> impl FnOnce(Errno) -> CmError {
     move |errno| CmError::Kernel { what, errno }
-}
-
-/// Parameters as the kernel has them.
-fn told(qpn: u32, parameters: &ConnectionParameters) -> abi::ConnParam {
-    let mut told = abi::ConnParam {
-        qp_num: qpn,
-        private_data_len: parameters.private_data.len() as u8,
-        responder_resources: parameters.responder_resources,
-        initiator_depth: parameters.initiator_depth,
-        flow_control: parameters.flow_control.into(),
-        retry_count: parameters.retry_count,
-        rnr_retry_count: parameters.rnr_retry_count,
-        valid: 1,
-        ..abi::ConnParam::default()
-    };
-    crate::message::fill(&mut told.private_data, &parameters.private_data);
-    told
-}
-
-/// The same, heard.
-fn heard(bytes: &[u8]) -> ConnectionParameters {
-    let Ok((heard, _)) = abi::ConnParam::read_from_prefix(bytes) else {
-        return ConnectionParameters::default();
-    };
-    ConnectionParameters {
-        private_data: heard.private_data[..usize::from(heard.private_data_len)].to_vec(),
-        responder_resources: heard.responder_resources,
-        initiator_depth: heard.initiator_depth,
-        flow_control: heard.flow_control != 0,
-        retry_count: heard.retry_count,
-        rnr_retry_count: heard.rnr_retry_count,
-    }
-}
-
-fn path(attributes: &AhAttr) -> Path {
-    let global = &attributes.grh;
-    Path {
-        port: attributes.port_num,
-        service_level: attributes.sl,
-        traffic_class: global.traffic_class,
-        hop_limit: global.hop_limit,
-        flow_label: global.flow_label,
-        rate: attributes.static_rate,
-        lid: attributes.dlid,
-        ..Path::new(global.dgid, global.sgid_index)
-    }
 }
 
 impl Kernel {

@@ -106,6 +106,7 @@
 //! class, of nothing that is known or of another address than the connection's are dropped and [counted](Counts). Not there: alternate
 //! paths (LAP, which RoCE does not use), and addresses of InfiniBand.
 
+mod abi;
 mod agent;
 mod channel;
 mod error;
@@ -117,6 +118,7 @@ mod manager;
 mod message;
 mod occurrence;
 mod parameters;
+mod served;
 mod service;
 mod software;
 
@@ -128,4 +130,5 @@ pub use id::{Id, IdNumber};
 pub use management::ManagementPort;
 pub use manager::Manager;
 pub use parameters::{ConnectionParameters, IdOptions, RejectReason, private_data};
+pub use served::{ClientMemory, Served, ServedFile};
 pub use service::PortSpace;

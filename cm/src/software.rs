@@ -505,6 +505,27 @@ impl Software {
         self.channels.get_mut(&channel)?.pop_front()
     }
 
+    /// Whether an event waits, after what there is to do.
+    pub(crate) fn has_events(&mut self, channel: u64) -> bool {
+        self.work();
+        self.channels.get(&channel).is_some_and(|queue| !queue.is_empty())
+    }
+
+    /// The GUID of the ID's device, and its port.
+    pub(crate) fn node(&self, id: u64) -> Option<(u64, u8)> {
+        let port = &self.ports[self.ids.get(&id)?.port?].management;
+        Some((port.guid(), port.port()))
+    }
+
+    /// The way of the ID, with the port's MTU as a code, if it is known.
+    pub(crate) fn path(&self, id: u64) -> Result<Option<(Path, u8)>, CmError> {
+        let record = self.ids.get(&id);
+        let Some((path, port)) = record.and_then(|record| record.path.zip(record.port)) else {
+            return Ok(None);
+        };
+        Ok(Some((path, self.ports[port].management.mtu()?.code())))
+    }
+
     /// How long nothing is due.
     pub(crate) fn idle(&self) -> Duration {
         let due = self.ports.iter().filter_map(|port| port.agent.next_due()).min();

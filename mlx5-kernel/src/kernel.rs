@@ -166,7 +166,18 @@ impl Kernel {
     /// Opens a channel: what opening the device's file is. Dropping its last handle destroys what was made through it.
     #[must_use]
     pub fn open(&self) -> Arc<dyn Channel> {
-        Arc::new(UverbsChannel::new(Arc::clone(&self.life)))
+        self.channel(self.life.core.profile.management)
+    }
+
+    /// A channel of the kernel's own, which has queue pair 1 also where programs are refused it: whoever stands for the kernel's connection
+    /// manager opens it.
+    #[must_use]
+    pub fn open_for_management(&self) -> Arc<dyn Channel> {
+        self.channel(true)
+    }
+
+    fn channel(&self, has_management: bool) -> Arc<dyn Channel> {
+        Arc::new(UverbsChannel::new(Arc::clone(&self.life), has_management))
     }
 
     /// The device was taken away: contexts are told `DEVICE_FATAL`, and every call from here on is `EIO`.

@@ -23,10 +23,12 @@ pub(crate) struct Session {
     pub(crate) files: Vec<Arc<EventFile>>,
     /// The first descriptor of asynchronous events, for objects that name none.
     pub(crate) default_file: Option<Arc<EventFile>>,
+    /// It may have queue pair 1.
+    pub(crate) has_management: bool,
 }
 
 impl Session {
-    pub(crate) fn new(core: Arc<Core>) -> Self {
+    pub(crate) fn new(core: Arc<Core>, has_management: bool) -> Self {
         let handles = Handles::counted(&core.objects);
         Self {
             core,
@@ -35,6 +37,7 @@ impl Session {
             records: RecordPages::default(),
             files: Vec::new(),
             default_file: None,
+            has_management,
         }
     }
 

@@ -18,8 +18,8 @@ pub(crate) struct UverbsChannel {
 }
 
 impl UverbsChannel {
-    pub(crate) fn new(life: Arc<Life>) -> Self {
-        Self { session: Mutex::new(Session::new(Arc::clone(&life.core))), life }
+    pub(crate) fn new(life: Arc<Life>, has_management: bool) -> Self {
+        Self { session: Mutex::new(Session::new(Arc::clone(&life.core), has_management)), life }
     }
 
     /// The session, when the device is there.

@@ -308,6 +308,12 @@ impl Model {
         self.kernel.open()
     }
 
+    /// A channel of the kernel's own: [`Kernel::open_for_management`](pollux_mlx5_kernel::Kernel::open_for_management).
+    #[must_use]
+    pub fn open_for_management(&self) -> Arc<dyn Channel> {
+        self.kernel.open_for_management()
+    }
+
     /// One step of a stepped model; whether there was anything to do.
     ///
     /// # Panics

@@ -10,6 +10,7 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use clap::{Args, Parser};
+use pollux_mlx5_kernel::InterfaceAddress;
 use pollux_mlx5_model::Ability;
 use pollux_mlx5_model::config::Profile;
 use pollux_mlx5_model::fault::FaultPlan;
@@ -59,6 +60,9 @@ struct Devices {
     /// Link that the port is one end of, given once for each port; its two ends find each other by NAME
     #[arg(long, value_name = "NAME", conflicts_with = "wire")]
     link: Vec<String>,
+    /// Address of a port's interface, such as 10.0.0.1/24, given once for each; made from the link's name and end if not given
+    #[arg(long, value_name = "ADDRESS")]
+    ip: Vec<InterfaceAddress>,
     /// Share of the frames sent, and of those received, that are lost, 0 to 1
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
     loss: f64,
@@ -236,9 +240,8 @@ fn check_wires(wires: &[WireSpec]) -> Result<(), String> {
 /// What the program shall find, and the ends of links that it holds meanwhile.
 fn plan(asked: &Devices) -> Result<(Plan, Vec<Link>), String> {
     let ports = usize::from(asked.ports);
-    let (wires, names) = (asked.wire.len(), asked.link.len());
-    if wires > 0 && wires != ports || names > 0 && names != ports {
-        let (option, count) = if wires > 0 { ("--wire", wires) } else { ("--link", names) };
+    let given = [("--wire", asked.wire.len()), ("--link", asked.link.len()), ("--ip", asked.ip.len())];
+    if let Some((option, count)) = given.into_iter().find(|(_, count)| ![0, ports].contains(count)) {
         return Err(format!("{count} of {option} for {ports} ports: give one for each, or none"));
     }
     check_wires(&asked.wire)?;
@@ -268,6 +271,7 @@ fn plan(asked: &Devices) -> Result<(Plan, Vec<Link>), String> {
             // A second at most.
             delay_us: asked.delay.as_micros() as u64,
             seed: asked.seed,
+            ip: asked.ip.get(port).map(ToString::to_string),
         });
     }
     let (sysfs, stepped, summary) = (PathBuf::from("/sys"), asked.stepped, asked.summary);

@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use pollux_mlx5_kernel::InterfaceAddress;
 use pollux_mlx5_model::config::Profile;
 use pollux_mlx5_model::fault::FaultPlan;
 use pollux_mlx5_model::time::Clock;
@@ -72,6 +73,9 @@ pub struct DevicePlan {
     pub delay_us: u64,
     /// What chance begins with.
     pub seed: u64,
+    /// The port's address of IP with its prefix; made from `end` if none is given.
+    #[serde(default)]
+    pub ip: Option<String>,
 }
 
 impl Plan {
@@ -121,6 +125,12 @@ impl DevicePlan {
         Model::mac_of(&self.end)
     }
 
+    /// The port's address of IP.
+    fn address(&self) -> InterfaceAddress {
+        let given = self.ip.as_deref().and_then(|ip| ip.parse().ok());
+        given.unwrap_or_else(|| Model::address_of(&self.end))
+    }
+
     fn abilities(&self) -> Result<Vec<Ability>, ModelError> {
         self.with.iter().map(|word| word.parse()).collect()
     }
@@ -155,7 +165,7 @@ impl DevicePlan {
             .traits(|traits| adapt(traits, &with))
             .impairments(impairments)
             .mac(mac)
-            .ip(Model::address_of(&self.end))
+            .ip(self.address())
             .faults(faults)
             .build()
     }
@@ -209,6 +219,7 @@ impl DevicePlan {
             duplicate: 0.0,
             delay_us: 0,
             seed: 1,
+            ip: None,
         }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   program ── open, stat ──► file       a path of the plan's, else the C library
+//!           ── write ───────► manager     commands of /dev/infiniband/rdma_cm ──► cm, over queue pair 1 of the devices
 //!           ── ioctl ───────► control ──► frame: attributes from the program's memory ──► opened ──► uverbs::Channel
 //!           ── mmap, munmap ► map        pages of the device's registers
 //!           ── about network interfaces ──► netdev
@@ -33,6 +34,7 @@ mod frame;
 mod host;
 mod inode;
 mod letter;
+mod manager;
 mod map;
 mod netdev;
 mod opened;

@@ -8,6 +8,8 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+use pollux_uverbs::abi::connection;
+
 use crate::interface;
 use crate::plan::{DevicePlan, Plan, device_name, pci_address};
 
@@ -32,6 +34,8 @@ pub fn write(plan: &Plan) -> io::Result<()> {
         fs::create_dir_all(root.join(class))?;
     }
     put(&root.join("class/infiniband_verbs"), "abi_version", ABI_VERSION)?;
+    // Source: rdma-core `librdmacm/cma.c`, `check_abi_version_sysfs`.
+    put(&root.join("class/misc/rdma_cm"), "abi_version", &connection::ABI_VERSION.to_string())?;
     plan.devices.iter().enumerate().try_for_each(|(number, device)| describe(root, number, device))?;
     interface::write(plan)
 }

@@ -24,6 +24,8 @@ pub enum Need {
     Scapy,
     /// Programs of rdma-core and perftest.
     RdmaCore,
+    /// Programs of librdmacm.
+    RdmaCm,
     /// DPDK's testpmd, with its mlx5 driver.
     Dpdk,
     /// An RDMA device of the kernel's rdma_rxe.
@@ -45,7 +47,7 @@ impl Need {
             Self::Root | Self::HugePages => "root",
             Self::Guest => "guest",
             Self::Net | Self::Tshark | Self::Scapy => "net",
-            Self::RdmaCore => "rdma-core",
+            Self::RdmaCore | Self::RdmaCm => "rdma-core",
             Self::Dpdk => "dpdk",
             Self::Rxe => "rxe",
             Self::Mlx5 => "mlx5",
@@ -81,6 +83,9 @@ impl Need {
                 .iter()
                 .find(|program| !runs(program))
                 .map(|program| format!("needs the program {program} (Debian's ibverbs-utils and perftest)")),
+            Self::RdmaCm => {
+                (!runs("rping")).then(|| "needs the program rping (Debian's rdmacm-utils)".into())
+            }
             Self::Dpdk => ["dpdk-testpmd", "stdbuf", "timeout"]
                 .iter()
                 .find(|program| !runs(program))

@@ -83,7 +83,9 @@ impl Path {
         }
     }
 
-    pub(crate) fn attributes(&self) -> AhAttr {
+    /// As commands carry it.
+    #[must_use]
+    pub fn attributes(&self) -> AhAttr {
         AhAttr {
             grh: GlobalRoute {
                 dgid: self.gid,

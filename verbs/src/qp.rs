@@ -79,7 +79,9 @@ impl QpAttributes {
         Self { state: Some(state), ..Self::default() }
     }
 
-    pub(crate) fn mask(&self) -> QpMask {
+    /// Which attributes are given.
+    #[must_use]
+    pub fn mask(&self) -> QpMask {
         let given = [
             (QpMask::STATE, self.state.is_some()),
             (QpMask::CUR_STATE, self.current.is_some()),

@@ -48,7 +48,7 @@ const MAY_DEPEND: &[(&str, &[&str])] = &[
     ("port-soft", &["config", "port", "mempool", "ring", "frame-io", "eal", "wire"]),
     ("mlx5-kernel", &["uverbs", "mlx5-abi", "eal", "wire"]),
     ("mlx5-model", &["mlx5-kernel", "uverbs", "mlx5-abi", "eal", "wire", "frame-io"]),
-    ("mlx5-run", &["eal", "mlx5-abi", "mlx5-kernel", "mlx5-model", "uverbs"]),
+    ("mlx5-run", &["cm", "eal", "mlx5-abi", "mlx5-kernel", "mlx5-model", "uverbs", "verbs"]),
     ("mlx5-common", &["uverbs", "mlx5-abi", "mempool", "eal"]),
     ("pmd-mlx", &["config", "port", "mlx5-common", "uverbs", "mlx5-abi", "mempool", "eal", "frame-io"]),
     ("verbs", &["mlx5-common", "uverbs", "mlx5-abi", "mempool", "eal"]),

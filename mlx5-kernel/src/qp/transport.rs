@@ -76,7 +76,7 @@ impl Session {
         }
         // A kernel has its own, and gives it to nobody: Linux `drivers/infiniband/core/uverbs_std_types_qp.c`,
         // `UVERBS_METHOD_QP_CREATE`.
-        if kind == QpType::GSI && !core.profile.management {
+        if kind == QpType::GSI && !self.has_management {
             return Err(Errno::EINVAL);
         }
         if let Some(neighbours) = &core.neighbours {

@@ -10,12 +10,21 @@ use pollux_uverbs::Errno;
 
 use super::errno::{self, fail};
 use super::real::real;
-use super::{descriptor, netdev, opened, planned};
+use super::{descriptor, manager, netdev, opened, planned};
+
+/// A file that this library answers.
+#[derive(Clone, Copy)]
+enum Special {
+    /// A device's, by number.
+    Device(usize),
+    /// The connection manager's.
+    Manager,
+}
 
 /// Where a path leads.
 enum Place {
-    /// A device's file.
-    Device(&'static Plan, usize),
+    /// A file that this library answers.
+    Special(&'static Plan, Special),
     /// A file of the folder that stands for `/sys`.
     Ours(CString),
     /// Somewhere else.
@@ -35,7 +44,10 @@ fn place(path: *const c_char) -> Place {
     let path = unsafe { CStr::from_ptr(path) };
     let Ok(text) = path.to_str() else { return Place::Elsewhere };
     if let Some(number) = plan.by_file(text) {
-        return Place::Device(plan, number);
+        return Place::Special(plan, Special::Device(number));
+    }
+    if text == manager::PATH {
+        return Place::Special(plan, Special::Manager);
     }
     let Some(below) = text.strip_prefix("/sys/") else {
         // Programs that know the folder name its files.
@@ -62,13 +74,17 @@ impl Place {
     fn path(&self, named: *const c_char) -> *const c_char {
         match self {
             Self::Ours(ours) => ours.as_ptr(),
-            Self::Device(..) | Self::Elsewhere => named,
+            Self::Special(..) | Self::Elsewhere => named,
         }
     }
 }
 
-fn open_device(plan: &Plan, number: usize, flags: c_int) -> c_int {
-    match std::panic::catch_unwind(|| opened::open(plan, number, flags & libc::O_CLOEXEC != 0)) {
+fn open_special(plan: &Plan, which: Special, flags: c_int) -> c_int {
+    let open = || match which {
+        Special::Device(number) => opened::open(plan, number, flags & libc::O_CLOEXEC != 0),
+        Special::Manager => manager::open(plan, flags),
+    };
+    match std::panic::catch_unwind(open) {
         Ok(Ok(fd)) => fd,
         Ok(Err(errno)) => fail(errno),
         Err(_) => fail(Errno::EIO),
@@ -85,8 +101,8 @@ macro_rules! opens {
         #[unsafe(no_mangle)]
         pub(crate) unsafe extern "C" fn $name(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
             let place = place(path);
-            if let Place::Device(plan, number) = place {
-                return open_device(plan, number, flags);
+            if let Place::Special(plan, which) = place {
+                return open_special(plan, which, flags);
             }
             // SAFETY: the program's arguments, or a path of ours.
             unsafe { real!($real: fn(*const c_char, c_int, mode_t) -> c_int, place.path(path), flags, mode) }
@@ -111,8 +127,8 @@ macro_rules! opens_at {
         #[unsafe(no_mangle)]
         pub(crate) unsafe extern "C" fn $name(folder: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
             let place = place(path);
-            if let Place::Device(plan, number) = place {
-                return open_device(plan, number, flags);
+            if let Place::Special(plan, which) = place {
+                return open_special(plan, which, flags);
             }
             // SAFETY: the program's arguments, or a path of ours.
             unsafe {
@@ -129,13 +145,32 @@ opens_at! {
     __openat64_2, c"__openat64_2";
 }
 
+impl Special {
+    /// The file of a descriptor, if it is one of these.
+    fn of(fd: c_int) -> Option<Self> {
+        let device = opened::find(fd).map(|(number, _)| Self::Device(number));
+        device.or_else(|| manager::find(fd).map(|_| Self::Manager))
+    }
+
+    /// Numbers of the device that it is, major and minor.
+    fn numbers(self) -> (c_uint, c_uint) {
+        match self {
+            Self::Device(number) => {
+                let (major, first) = Plan::FIRST_FILE;
+                (major, first + u32::try_from(number).unwrap_or(0))
+            }
+            Self::Manager => manager::NUMBERS,
+        }
+    }
+}
+
 /// Makes what stat tells of a descriptor's or a path's file that of a device's.
-fn as_device(number: usize, into: *mut libc::stat) {
-    let (major, first) = Plan::FIRST_FILE;
+fn as_device(which: Special, into: *mut libc::stat) {
+    let (major, minor) = which.numbers();
     // SAFETY: room of the program's that the C library has just written.
     unsafe {
         (*into).st_mode = libc::S_IFCHR | 0o666;
-        (*into).st_rdev = libc::makedev(major, first + u32::try_from(number).unwrap_or(0));
+        (*into).st_rdev = libc::makedev(major, minor);
     }
 }
 
@@ -149,14 +184,14 @@ macro_rules! tells {
         #[unsafe(no_mangle)]
         pub(crate) unsafe extern "C" fn $name(path: *const c_char, into: *mut libc::stat) -> c_int {
             let place = place(path);
-            if let Place::Device(_, number) = place {
+            if let Place::Special(_, which) = place {
                 // Where it would stand is a file for the rest.
                 // SAFETY: the program's room, and a path of ours.
                 let status = unsafe {
                     real!($real: fn(*const c_char, *mut libc::stat) -> c_int, c"/dev/null".as_ptr(), into)
                 };
                 if status == 0 {
-                    as_device(number, into);
+                    as_device(which, into);
                 }
                 return status;
             }
@@ -185,9 +220,9 @@ macro_rules! tells_by_descriptor {
             // SAFETY: the program's arguments.
             let status = unsafe { real!($real: fn(c_int, *mut libc::stat) -> c_int, fd, into) };
             if status == 0
-                && let Some((number, _)) = opened::find(fd)
+                && let Some(which) = Special::of(fd)
             {
-                as_device(number, into);
+                as_device(which, into);
             }
             status
         }
@@ -206,7 +241,7 @@ tells_by_descriptor! {
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn access(path: *const c_char, rights: c_int) -> c_int {
     let place = place(path);
-    if let Place::Device(..) = place {
+    if let Place::Special(..) = place {
         return 0;
     }
     // SAFETY: the program's arguments, or a path of ours.
@@ -258,6 +293,12 @@ streams! {
     fopen64, c"fopen64";
 }
 
+/// Ends the files whose last descriptor is closed.
+fn end_closed() {
+    opened::end_closed();
+    manager::end_closed();
+}
+
 /// As close(2): with a file's last descriptor all that was made through it goes.
 ///
 /// # Safety
@@ -268,13 +309,13 @@ pub(crate) unsafe extern "C" fn close(fd: c_int) -> c_int {
         // The program has none of that number.
         return fail(Errno::EBADF);
     }
-    let is_ours = opened::find(fd).is_some();
+    let is_ours = Special::of(fd).is_some();
     netdev::netlink::closed(fd);
     // SAFETY: the program's argument.
     let status = unsafe { real!(c"close": fn(c_int) -> c_int, fd) };
     if is_ours {
         let told = std::io::Error::last_os_error().raw_os_error().unwrap_or(0);
-        let _panicked = std::panic::catch_unwind(opened::end_closed);
+        let _panicked = std::panic::catch_unwind(end_closed);
         errno::set(told);
     }
     status
@@ -298,9 +339,9 @@ pub(crate) unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: 
         from = kept + 1;
     }
     let status = if from <= last || first > last { real(from, last) } else { 0 };
-    if opened::any() {
+    if opened::any() || manager::any() {
         let told = std::io::Error::last_os_error().raw_os_error().unwrap_or(0);
-        let _panicked = std::panic::catch_unwind(opened::end_closed);
+        let _panicked = std::panic::catch_unwind(end_closed);
         errno::set(told);
     }
     status
@@ -329,29 +370,27 @@ pub(crate) unsafe extern "C" fn statx(
     into: *mut libc::statx,
 ) -> c_int {
     let by_path = place(path);
-    let number = match &by_path {
-        Place::Device(_, number) => Some(*number),
+    let which = match &by_path {
+        Place::Special(_, which) => Some(*which),
         // An empty path means the descriptor's own file.
-        Place::Elsewhere if flags & libc::AT_EMPTY_PATH != 0 => {
-            opened::find(folder).map(|(number, _)| number)
-        }
+        Place::Elsewhere if flags & libc::AT_EMPTY_PATH != 0 => Special::of(folder),
         _ => None,
     };
     let (folder, path) = match &by_path {
-        Place::Device(..) => (libc::AT_FDCWD, c"/dev/null".as_ptr()),
+        Place::Special(..) => (libc::AT_FDCWD, c"/dev/null".as_ptr()),
         _ => (folder, by_path.path(path)),
     };
     // SAFETY: the program's arguments, or a path of ours.
     let status = unsafe {
         real!(c"statx": fn(c_int, *const c_char, c_int, c_uint, *mut libc::statx) -> c_int, folder, path, flags, mask, into)
     };
-    if let (0, Some(number)) = (status, number) {
-        let (major, first) = Plan::FIRST_FILE;
+    if let (0, Some(which)) = (status, which) {
+        let (major, minor) = which.numbers();
         // SAFETY: room of the program's that the C library has just written.
         unsafe {
             (*into).stx_mode = (libc::S_IFCHR | 0o666) as u16;
             (*into).stx_rdev_major = major;
-            (*into).stx_rdev_minor = first + u32::try_from(number).unwrap_or(0);
+            (*into).stx_rdev_minor = minor;
         }
     }
     status

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::sync::MutexGuard;
 
 use super::host::{self, Role};
+use super::manager;
 use super::netdev::{self, Quiet};
 use super::opened::{self, Held};
 use super::pages::{self, Pages};
@@ -11,7 +12,7 @@ use super::service;
 use crate::plan::VARIABLE;
 
 /// What the thread that forks holds meanwhile, in the order in which it is taken.
-type Whole = (MutexGuard<'static, Role>, Held, MutexGuard<'static, Pages>, Quiet);
+type Whole = (MutexGuard<'static, Role>, Held, MutexGuard<'static, Pages>, Quiet, manager::Files);
 
 thread_local! {
     static HELD: RefCell<Option<Whole>> = const { RefCell::new(None) };
@@ -31,12 +32,14 @@ extern "C" fn hear() {
 }
 
 extern "C" fn before() {
-    HELD.with_borrow_mut(|held| *held = Some((host::lock(), opened::hold(), pages::lock(), netdev::hold())));
+    HELD.with_borrow_mut(|held| {
+        *held = Some((host::lock(), opened::hold(), pages::lock(), netdev::hold(), manager::hold()))
+    });
 }
 
 extern "C" fn in_parent() {
-    if let Some((mut role, files, pages, quiet)) = HELD.take() {
-        drop((files, pages, quiet));
+    if let Some((mut role, files, pages, quiet, managers)) = HELD.take() {
+        drop((files, pages, quiet, managers));
         let asked = role.forked();
         drop(role);
         asked.into_iter().for_each(service::start);
@@ -44,10 +47,11 @@ extern "C" fn in_parent() {
 }
 
 extern "C" fn in_child() {
-    let Some((mut role, mut files, pages, mut quiet)) = HELD.take() else { return };
+    let Some((mut role, mut files, pages, mut quiet, mut managers)) = HELD.take() else { return };
     files.leave_to_host();
+    manager::leave(&mut managers);
     let closed = (quiet.leave(), role.inherit());
-    drop((role, files, pages, quiet));
+    drop((role, files, pages, quiet, managers));
     // This library looks at what is closed.
     drop(closed);
 }

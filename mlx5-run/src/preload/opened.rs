@@ -60,12 +60,7 @@ pub(crate) fn any() -> bool {
 
 /// Opens the file of a device, and makes the device if it is the first.
 pub(crate) fn open(plan: &Plan, number: usize, close_on_exec: bool) -> Result<RawFd, Errno> {
-    REGISTERED.call_once(|| {
-        // SAFETY: functions of this library, which is never unloaded.
-        unsafe {
-            libc::atexit(at_exit);
-        }
-    });
+    tell_at_exit();
     attach::at_daemons_end(still_open);
     let (file, inode) = match host::open(number) {
         Some(opened) => {
@@ -85,6 +80,16 @@ pub(crate) fn open(plan: &Plan, number: usize, close_on_exec: bool) -> Result<Ra
         unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFD, 0) };
     }
     Ok(file.into_raw_fd())
+}
+
+/// From now on what the devices saw is told at the program's end.
+pub(super) fn tell_at_exit() {
+    REGISTERED.call_once(|| {
+        // SAFETY: a function of this library, which is never unloaded.
+        unsafe {
+            libc::atexit(at_exit);
+        }
+    });
 }
 
 /// A file that was made.
@@ -245,7 +250,7 @@ fn still_open() -> bool {
     any()
 }
 
-fn is_closed(end: &Kept) -> bool {
+pub(super) fn is_closed(end: &Kept) -> bool {
     let mut poll = libc::pollfd { fd: end.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: one entry, which is ours.
     let found = unsafe { libc::poll(&raw mut poll, 1, 0) };

@@ -3,6 +3,7 @@
 mod bed;
 
 mod client;
+mod connections;
 mod daemon;
 mod fork;
 mod launcher;

@@ -24,7 +24,7 @@ const PROGRAMS: &[(&str, &str)] = &[
 ];
 
 /// A program of the workspace, which `cargo test --workspace` builds.
-fn ours(name: &str) -> Option<PathBuf> {
+pub(crate) fn ours(name: &str) -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_BIN_EXE_mlx5-run")).with_file_name(name);
     let there = path.exists();
     if !there {

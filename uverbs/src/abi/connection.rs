@@ -100,6 +100,8 @@ pub mod option {
 
 /// Spaces of ports.
 pub mod space {
+    /// Services of InfiniBand's own.
+    pub const IB: u16 = 0x013f;
     /// Connections.
     pub const TCP: u16 = 0x0106;
     /// Datagrams.
@@ -116,6 +118,10 @@ pub mod join {
 
 /// What [`Query`] asks for: addresses, device and port.
 pub const QUERY_ADDR: u32 = 0;
+/// Paths, [`PathData`] each.
+pub const QUERY_PATH: u32 = 1;
+/// Addresses as GIDs.
+pub const QUERY_GID: u32 = 2;
 
 layout! {
     /// In front of every command.
@@ -234,6 +240,24 @@ layout! {
         ibdev_index: u32 = 272,
         /// Zero.
         reserved1: u32 = 276,
+    }
+
+    /// Answer of QUERY for paths, in front of them.
+    QueryPathResp = "rdma_ucm_query_path_resp", 8 {
+        /// How many.
+        num_paths: u32 = 0,
+        /// Zero.
+        reserved: u32 = 4,
+    }
+
+    /// A path, as the subnet's administration would tell it.
+    PathData = "ib_path_rec_data", 72 {
+        /// What it is a path for.
+        flags: u32 = 0,
+        /// Zero.
+        reserved: u32 = 4,
+        /// The record: `struct ibv_path_record` of rdma-core `libibverbs/sa.h`.
+        path_rec: [u8; 64] = 8,
     }
 
     /// What a side says of a connection.

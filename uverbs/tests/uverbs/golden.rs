@@ -50,7 +50,7 @@ fn ours() -> Layouts {
         queue_pair: QpDest CreateQp ExCreateQp OpenQp CreateQpResp ExCreateQpResp QpCap PostSend PostSendResp QueryQp QueryQpResp ModifyQp ExModifyQp
             ExModifyQpResp DestroyQp DestroyQpResp;
         connection: Head CreateId CreateIdResp DestroyId DestroyIdResp Bind ResolveAddr ResolveRoute Query QueryAddrResp ConnParam UdParam Ece Connect Listen Accept Reject Disconnect InitQpAttr QpAttr GetEvent EventResp SetOption MigrateId
-            MigrateResp JoinMcast;
+            MigrateResp JoinMcast QueryPathResp PathData;
         ioctl_verbs: QueryPortRespEx GidEntry Sge;
         flow: EthFilter EthSpec Ipv4Filter Ipv4Spec Ipv6Filter Ipv6Spec TcpUdpFilter TcpUdpSpec TunnelSpec TagSpec DropSpec
             CountSpec FlowAttr CreateFlow CreateFlowResp DestroyFlow;
@@ -213,6 +213,9 @@ fn values_are_the_kernels() {
         ("RDMA_OPTION_ID_REUSEADDR", connection::option::REUSEADDR.into()),
         ("RDMA_OPTION_ID_ACK_TIMEOUT", connection::option::ACK_TIMEOUT.into()),
         ("RDMA_USER_CM_QUERY_ADDR", connection::QUERY_ADDR.into()),
+        ("RDMA_USER_CM_QUERY_PATH", connection::QUERY_PATH.into()),
+        ("RDMA_USER_CM_QUERY_GID", connection::QUERY_GID.into()),
+        ("RDMA_PS_IB", connection::space::IB.into()),
     ]
     .into();
     let theirs: BTreeMap<&str, u64> = golden("value").map(|words| (words[0], number(words[1]))).collect();

@@ -9,7 +9,7 @@ const AF_INET: u16 = libc::AF_INET as u16;
 const AF_INET6: u16 = libc::AF_INET6 as u16;
 
 /// An address, and how many bytes of it count.
-pub(super) fn encode(address: SocketAddr) -> ([u8; ADDRESS_BYTES], u16) {
+pub(crate) fn encode(address: SocketAddr) -> ([u8; ADDRESS_BYTES], u16) {
     let mut bytes = [0; ADDRESS_BYTES];
     bytes[2..4].copy_from_slice(&address.port().to_be_bytes());
     let (family, length) = match address {
@@ -28,7 +28,7 @@ pub(super) fn encode(address: SocketAddr) -> ([u8; ADDRESS_BYTES], u16) {
 }
 
 /// The address; `None` of another family.
-pub(super) fn decode(bytes: &[u8; ADDRESS_BYTES]) -> Option<SocketAddr> {
+pub(crate) fn decode(bytes: &[u8; ADDRESS_BYTES]) -> Option<SocketAddr> {
     let ([family @ .., _, _], rest) = bytes.split_first_chunk::<4>()?;
     let port = u16::from_be_bytes([bytes[2], bytes[3]]);
     let ip = match u16::from_ne_bytes(*family) {

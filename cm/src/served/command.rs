@@ -1,0 +1,256 @@
+//! The commands.
+
+use std::net::SocketAddr;
+
+use pollux_uverbs::abi::connection::{
+    Accept, Bind, Connect, CreateId, CreateIdResp, DestroyId, DestroyIdResp, Disconnect, EventResp, GetEvent,
+    InitQpAttr, JoinMcast, Listen, MigrateId, MigrateResp, QUERY_ADDR, QUERY_GID, QUERY_PATH, Query,
+    QueryAddrResp, QueryPathResp, Reject, ResolveAddr, ResolveRoute, SetOption, command, option, space,
+};
+use pollux_uverbs::abi::flags::QpState;
+use pollux_verbs::Errno;
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::answer::{self, Room};
+use super::{Entry, Membership, State, errno};
+use crate::abi::{address, heard};
+use crate::parameters::{IdOptions, private_data};
+use crate::service::{PortSpace, gid_of};
+use crate::software::UDP_QKEY;
+
+/// A body, which older programs write shorter.
+fn read<T: FromBytes + IntoBytes>(body: &[u8]) -> T {
+    let mut command = T::new_zeroed();
+    crate::message::fill(command.as_mut_bytes(), body);
+    command
+}
+
+/// An address, of which a program said how long it is.
+fn decoded(bytes: &[u8; 128]) -> Result<SocketAddr, Errno> {
+    address::decode(bytes).ok_or(Errno::EINVAL)
+}
+
+/// An ID of a file.
+fn own(state: &mut State, file: u64, id: u32) -> Result<&mut Entry, Errno> {
+    let entry = state.ids.get_mut(&id).ok_or(Errno::ENOENT)?;
+    if entry.file == file { Ok(entry) } else { Err(Errno::EINVAL) }
+}
+
+/// The same, with its space of ports.
+fn known(state: &mut State, file: u64, id: u32) -> Result<(&mut Entry, PortSpace), Errno> {
+    let entry = own(state, file, id)?;
+    let space = entry.space.ok_or(Errno::EINVAL)?;
+    Ok((entry, space))
+}
+
+pub(super) fn carry_out(
+    state: &mut State,
+    file: u64,
+    (number, body): (u32, &[u8]),
+    room: &Room<'_>,
+) -> Result<(), Errno> {
+    match number {
+        command::CREATE_ID => create(state, file, &read(body), room),
+        command::DESTROY_ID => {
+            let destroy: DestroyId = read(body);
+            own(state, file, destroy.id)?;
+            let answer = DestroyIdResp { events_reported: state.forget(destroy.id) };
+            room.put(destroy.response, answer.as_bytes(), size_of::<DestroyIdResp>())
+        }
+        command::BIND => {
+            let bind: Bind = read(body);
+            let is_native = own(state, file, bind.id)?.space.is_none();
+            if is_native && answer::is_of_infiniband(&bind.addr) {
+                return Ok(());
+            }
+            known(state, file, bind.id)?;
+            state.software.bind(bind.id.into(), decoded(&bind.addr)?).map_err(errno)
+        }
+        command::RESOLVE_ADDR => {
+            let resolve: ResolveAddr = read(body);
+            known(state, file, resolve.id)?;
+            let source = if resolve.src_size == 0 { None } else { Some(decoded(&resolve.src_addr)?) };
+            let destination = decoded(&resolve.dst_addr)?;
+            state.software.resolve_address(resolve.id.into(), source, destination).map_err(errno)
+        }
+        command::RESOLVE_ROUTE => {
+            let resolve: ResolveRoute = read(body);
+            known(state, file, resolve.id)?;
+            state.software.resolve_route(resolve.id.into()).map_err(errno)
+        }
+        command::QUERY => query(state, file, &read(body), room),
+        command::LISTEN => {
+            let listen: Listen = read(body);
+            known(state, file, listen.id)?;
+            state.software.listen(listen.id.into(), listen.backlog).map_err(errno)
+        }
+        command::CONNECT => connect(state, file, &read(body)),
+        command::ACCEPT => accept(state, file, &read(body)),
+        command::REJECT => {
+            let reject: Reject = read(body);
+            known(state, file, reject.id)?;
+            let private = &reject.private_data[..reject.private_data_len.into()];
+            private_data::check(private, private_data::REJECT).map_err(errno)?;
+            state.software.reject(reject.id.into(), private).map_err(errno)
+        }
+        command::DISCONNECT => {
+            let disconnect: Disconnect = read(body);
+            known(state, file, disconnect.id)?;
+            state.software.disconnect(disconnect.id.into()).map_err(errno)
+        }
+        command::INIT_QP_ATTR => {
+            let init: InitQpAttr = read(body);
+            let (_, space) = known(state, file, init.id)?;
+            let to = u8::try_from(init.qp_state).map(QpState).map_err(|_| Errno::EINVAL)?;
+            let mut attributes = state.software.qp_attributes(init.id.into(), to).map_err(errno)?;
+            if space == PortSpace::Udp {
+                (attributes.access, attributes.qkey) = (None, Some(UDP_QKEY));
+            }
+            let answer = answer::attributes(&attributes);
+            room.put(init.response, answer.as_bytes(), answer.as_bytes().len())
+        }
+        command::GET_EVENT => {
+            let get: GetEvent = read(body);
+            // Without the options of the connection, which are younger.
+            const LEAST: usize = 324;
+            if room.bytes < LEAST {
+                return Err(Errno::ENOSPC);
+            }
+            while let Some(occurrence) = state.software.next(file) {
+                if let Some(told) = answer::told_event(state, file, occurrence) {
+                    let told: EventResp = told;
+                    return room.put(get.response, told.as_bytes(), LEAST);
+                }
+            }
+            Err(Errno::EAGAIN)
+        }
+        command::SET_OPTION => set_option(state, file, &read(body), room),
+        command::JOIN_MCAST => join(state, file, &read(body), room),
+        command::LEAVE_MCAST => {
+            let leave: DestroyId = read(body);
+            let membership = state.memberships.remove(&leave.id).ok_or(Errno::ENOENT)?;
+            // Who left by itself has left.
+            state.software.leave(membership.id.into(), membership.group).unwrap_or_default();
+            let answer = DestroyIdResp { events_reported: membership.reported };
+            room.put(leave.response, answer.as_bytes(), size_of::<DestroyIdResp>())
+        }
+        command::MIGRATE_ID => {
+            let migrate: MigrateId = read(body);
+            // Which file it is of is known here: the descriptor tells the same.
+            let entry = state.ids.get_mut(&migrate.id).ok_or(Errno::ENOENT)?;
+            entry.file = file;
+            let answer = MigrateResp { events_reported: entry.reported };
+            state.software.migrate(migrate.id.into(), file).map_err(errno)?;
+            room.put(migrate.response, answer.as_bytes(), size_of::<MigrateResp>())
+        }
+        _ => Err(Errno::ENOSYS),
+    }
+}
+
+fn create(state: &mut State, file: u64, create: &CreateId, room: &Room<'_>) -> Result<(), Errno> {
+    let space = match create.ps {
+        space::TCP => Some(PortSpace::Tcp),
+        space::UDP => Some(PortSpace::Udp),
+        space::IB => None,
+        _ => return Err(Errno::EINVAL),
+    };
+    let made = state.software.create(file, space.unwrap_or(PortSpace::Tcp));
+    let id = u32::try_from(made).map_err(|_| Errno::ENOMEM)?;
+    let entry = Entry { uid: create.uid, file, space, options: IdOptions::default(), reported: 0 };
+    state.ids.insert(id, entry);
+    let told = room.put(create.response, CreateIdResp { id }.as_bytes(), size_of::<CreateIdResp>());
+    told.inspect_err(|_| {
+        state.forget(id);
+    })
+}
+
+fn query(state: &mut State, file: u64, query: &Query, room: &Room<'_>) -> Result<(), Errno> {
+    own(state, file, query.id)?;
+    // The device's number, which is younger, is not told: it is found by the GUID of its node.
+    const LEAST: usize = std::mem::offset_of!(QueryAddrResp, ibdev_index);
+    match query.option {
+        QUERY_ADDR | QUERY_GID => {
+            let answer = answer::addresses(state, query.id, query.option == QUERY_GID);
+            room.put(query.response, &answer.as_bytes()[..LEAST], LEAST)
+        }
+        QUERY_PATH => {
+            let found = state.software.path(query.id.into()).map_err(errno)?;
+            let (local, _) = state.software.addresses(query.id.into());
+            let from = local.map_or([0; 16], |local| gid_of(local.ip()));
+            let paths: Vec<u8> = found
+                .iter()
+                .flat_map(|(path, mtu)| answer::path(from, path, *mtu).as_bytes().to_vec())
+                .collect();
+            let head = QueryPathResp { num_paths: u32::from(found.is_some()), ..QueryPathResp::default() };
+            let answer = [head.as_bytes(), &paths].concat();
+            room.put(query.response, &answer, answer.len())
+        }
+        _ => Err(Errno::ENOSYS),
+    }
+}
+
+fn connect(state: &mut State, file: u64, connect: &Connect) -> Result<(), Errno> {
+    let (_, space) = known(state, file, connect.id)?;
+    if connect.conn_param.valid == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let parameters = heard(connect.conn_param.as_bytes());
+    let most = if space == PortSpace::Udp { private_data::DATAGRAM_CONNECT } else { private_data::CONNECT };
+    private_data::check(&parameters.private_data, most).map_err(errno)?;
+    let id = connect.id.into();
+    let asked = match space {
+        PortSpace::Tcp => state.software.connect(id, connect.conn_param.qp_num, &parameters),
+        PortSpace::Udp => state.software.connect_datagrams(id, &parameters.private_data),
+    };
+    asked.map_err(errno)
+}
+
+fn accept(state: &mut State, file: u64, accept: &Accept) -> Result<(), Errno> {
+    let (_, space) = known(state, file, accept.id)?;
+    let id = accept.id.into();
+    if accept.conn_param.valid == 0 {
+        return state.software.establish(id).map_err(errno);
+    }
+    let (qpn, parameters) = (accept.conn_param.qp_num, heard(accept.conn_param.as_bytes()));
+    let most = if space == PortSpace::Udp { private_data::DATAGRAM_ACCEPT } else { private_data::ACCEPT };
+    private_data::check(&parameters.private_data, most).map_err(errno)?;
+    // Before the answer leaves: what comes of it is told with the number.
+    known(state, file, accept.id)?.0.uid = accept.uid;
+    let accepted = match space {
+        PortSpace::Tcp => state.software.accept(id, qpn, &parameters),
+        PortSpace::Udp => state.software.accept_datagrams(id, qpn, &parameters.private_data),
+    };
+    accepted.map_err(errno)
+}
+
+fn set_option(state: &mut State, file: u64, set: &SetOption, room: &Room<'_>) -> Result<(), Errno> {
+    let mut value = [0; 4];
+    let length = usize::try_from(set.optlen).ok().filter(|length| (1..=4).contains(length));
+    let value = &mut value[..length.ok_or(Errno::EINVAL)?];
+    room.memory.read(set.optval, value)?;
+    let (entry, _) = known(state, file, set.id)?;
+    let first = value[0];
+    match (set.level, set.optname) {
+        (option::LEVEL_ID, option::TOS) => entry.options.type_of_service = first,
+        (option::LEVEL_ID, option::REUSEADDR) => {
+            entry.options.reuse_address = value.iter().any(|byte| *byte != 0);
+        }
+        (option::LEVEL_ID, option::ACK_TIMEOUT) => entry.options.ack_timeout = Some(first),
+        _ => return Err(Errno::ENOSYS),
+    }
+    let options = entry.options;
+    state.software.set_options(set.id.into(), options).map_err(errno)
+}
+
+fn join(state: &mut State, file: u64, join: &JoinMcast, room: &Room<'_>) -> Result<(), Errno> {
+    known(state, file, join.id)?;
+    let group = decoded(&join.addr)?.ip();
+    if !group.is_multicast() {
+        return Err(Errno::EINVAL);
+    }
+    state.software.join(join.id.into(), group).map_err(errno)?;
+    state.last_membership += 1;
+    let number = state.last_membership;
+    state.memberships.insert(number, Membership { id: join.id, group, uid: join.uid, reported: 0 });
+    room.put(join.response, CreateIdResp { id: number }.as_bytes(), size_of::<CreateIdResp>())
+}
