@@ -1,17 +1,17 @@
 //! Which connection manager a program has, and the frame of such a program.
 
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use pollux_bringup::program::say;
 use pollux_bringup::{BringupError, RdmaBringup, RdmaDevice};
-use pollux_cm::{CmError, Event, EventChannel, EventKind, Id, ManagementPort, Manager};
+use pollux_cm::{CmError, Event, EventChannel, EventKind, Id, ManagementPort, Manager, RejectReason};
 use pollux_config::CommandLine;
 use pollux_eal::LcoreContext;
+use pollux_eal::memory::Memory;
 use pollux_verbs::{Options, VerbsError};
 
-use crate::rdma::{Failure, device};
+use crate::rdma::{Failure, device, program};
 
 /// How long an address or a route may take to be resolved; what the originals say.
 pub const RESOLUTION: Duration = Duration::from_secs(2);
@@ -33,37 +33,36 @@ impl From<CmError> for Failure {
 }
 
 /// Brings up what the command line names, and runs `work` on the main lcore with its connection manager: of device models one in this
-/// process, else the kernel's, which finds its devices by address.
+/// process, else the kernel's, which finds its devices by address. Where there is neither, two commands are printed that work on any
+/// machine: these programs of server and client, with these options.
 ///
 /// # Errors
 /// One line.
-pub fn run<W>(line: &CommandLine, work: W) -> Result<(), BringupError>
+pub fn run<W>(line: &CommandLine, example: [(&str, &str); 2], work: W) -> Result<(), BringupError>
 where
     W: FnOnce(&LcoreContext, &Manager) -> Result<(), Failure> + Send + 'static,
 {
     let RdmaBringup { devices, eal, .. } = &mut RdmaBringup::by_address(line)?;
-    let manager = of(devices, eal.memory()).inspect_err(|_| {
-        if line.ports.is_empty() {
-            suggest(&line.program);
+    match of(devices, eal.memory()) {
+        Ok(manager) => program::on_main_lcore(eal, move |lcore| work(lcore, &manager)),
+        Err(failure) => {
+            if line.ports.is_empty() {
+                program::suggest(example, [",ip=10.0.0.1/24", ",ip=10.0.0.2/24"]);
+            }
+            failure.end()
         }
-    });
-    let manager = manager.or_else(|failure| failure.end().map(|()| None))?;
-    let Some(manager) = manager else { return Ok(()) };
-    let main = eal.lcores().main();
-    let launched = eal.launch(main, move |lcore| work(lcore, &manager))?;
-    match launched.wait() {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(failure)) => failure.end(),
-        Err(panicked) => Err(BringupError::Runtime(panicked.to_string())),
     }
 }
 
 /// The manager over models, or the kernel's.
-fn of(devices: &[RdmaDevice], memory: &pollux_eal::memory::Memory) -> Result<Option<Manager>, Failure> {
+///
+/// # Errors
+/// Devices of both kinds, a wire that leads nowhere, or no manager of the kernel's.
+pub fn of(devices: &[RdmaDevice], memory: &Memory) -> Result<Manager, Failure> {
     let models = devices.iter().filter(|device| device.wire().is_some()).count();
     if models == 0 {
         let options = Options { memory: memory.clone(), ..Options::default() };
-        return Ok(Some(Manager::kernel(Path::new("/"), options)?));
+        return Ok(Manager::kernel(Path::new("/"), options)?);
     }
     if models < devices.len() {
         let line = "a device model and a device of the kernel: name devices of one kind, each has a connection manager of its own";
@@ -72,58 +71,20 @@ fn of(devices: &[RdmaDevice], memory: &pollux_eal::memory::Memory) -> Result<Opt
     devices.iter().try_for_each(device::check_wire)?;
     let open = |device: &RdmaDevice| ManagementPort::open(&device.context, 1);
     let ports = devices.iter().map(open).collect::<Result<Vec<_>, VerbsError>>()?;
-    Ok(Some(Manager::over(ports)))
+    Ok(Manager::over(ports))
 }
 
-/// Two commands that work on any machine.
-fn suggest(program: &str) {
-    let command = |lcore, own, other, ip, rest| {
-        say(format_args!(
-            "  {program} -l {lcore} --vdev mlx5_model0,wire=unix:/tmp/{own}:/tmp/{other},ip={ip}/24 -- {rest}"
-        ));
-    };
-    say(format_args!("{program}: to run on any machine between two device models, start in two shells:"));
-    let [server, client] = match program {
-        "rping" => ["-s -a 10.0.0.1", "-c -a 10.0.0.1"],
-        _ => ["-b 10.0.0.1", "-s 10.0.0.1"],
-    };
-    command(0, "a", "b", "10.0.0.1", server);
-    command(1, "b", "a", "10.0.0.2", client);
-}
-
-/// The address of a host, of IPv4 if it has one.
-///
-/// # Errors
-/// It has none.
-pub fn address(host: &str, option: &str) -> Result<IpAddr, Failure> {
-    let refuse =
-        |why: String| Failure::Usage(format!("{option} {host}: {why}; give a host name or an IP address"));
-    let all: Vec<SocketAddr> =
-        (host, 0).to_socket_addrs().map_err(|error| refuse(error.to_string()))?.collect();
-    let found = all.iter().find(|address| address.is_ipv4()).or(all.first());
-    found.map(SocketAddr::ip).ok_or_else(|| refuse("no address".into()))
-}
-
-/// The next event, whose wait a stop ends. `None` after `limit`, if there is one.
+/// The next event, whose wait a stop ends.
 ///
 /// # Errors
 /// A stop, or what the manager says.
-pub fn next(
-    lcore: &LcoreContext,
-    channel: &EventChannel,
-    limit: Option<Duration>,
-) -> Result<Option<Event>, Failure> {
-    let begin = Instant::now();
+pub fn next(lcore: &LcoreContext, channel: &EventChannel) -> Result<Event, Failure> {
     loop {
-        let left = limit.map_or(LOOK, |limit| limit.saturating_sub(begin.elapsed()).min(LOOK));
-        if let Some(event) = channel.wait(left)? {
-            return Ok(Some(event));
+        if let Some(event) = channel.wait(LOOK)? {
+            return Ok(event);
         }
         if lcore.stop_requested() {
             return Err(Failure::Stopped);
-        }
-        if limit.is_some_and(|limit| begin.elapsed() >= limit) {
-            return Ok(None);
         }
     }
 }
@@ -133,7 +94,7 @@ pub fn next(
 pub fn unexpected(kind: &EventKind, peer: SocketAddr) -> Failure {
     let advice = match kind {
         EventKind::AddressError(_) => "; check the address, and that its port is up",
-        EventKind::Rejected { reason, .. } if reason.0 == 8 => {
+        EventKind::Rejected { reason: RejectReason::INVALID_SERVICE_ID, .. } => {
             "; nobody listens there: start the server first, with the same -p"
         }
         EventKind::Unreachable(_) => "; the connection manager there does not answer",
@@ -154,15 +115,14 @@ pub fn resolve(
     peer: SocketAddr,
 ) -> Result<(), Failure> {
     id.resolve_address(source.map(|source| SocketAddr::new(source, 0)), peer, RESOLUTION)?;
-    let event = next(lcore, channel, None)?;
-    match event.map(|event| event.kind) {
-        Some(EventKind::AddressResolved) => {}
-        other => return Err(other.map_or(Failure::Stopped, |kind| unexpected(&kind, peer))),
+    match next(lcore, channel)?.kind {
+        EventKind::AddressResolved => {}
+        other => return Err(unexpected(&other, peer)),
     }
     id.resolve_route(RESOLUTION)?;
-    match next(lcore, channel, None)?.map(|event| event.kind) {
-        Some(EventKind::RouteResolved) => Ok(()),
-        other => Err(other.map_or(Failure::Stopped, |kind| unexpected(&kind, peer))),
+    match next(lcore, channel)?.kind {
+        EventKind::RouteResolved => Ok(()),
+        other => Err(unexpected(&other, peer)),
     }
 }
 

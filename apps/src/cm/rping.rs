@@ -16,7 +16,8 @@ use pollux_verbs::{
     Access, Buffers, Context, Cq, CqOptions, Mr, Pd, Qp, QpKind, QpOptions, WcOpcode, WcStatus,
 };
 
-use super::manager::{address, next, part, resolve, run as run_program, unexpected};
+use super::address::Format;
+use super::manager::{next, part, resolve, run as run_program, unexpected};
 use crate::number::within;
 use crate::rdma::Failure;
 
@@ -78,8 +79,8 @@ pub struct Options {
 /// # Errors
 /// One line.
 pub fn run(line: &CommandLine, options: Options) -> Result<(), pollux_bringup::BringupError> {
-    run_program(line, move |lcore, manager| {
-        let addr = options.addr.as_deref().map(|host| address(host, "-a")).transpose()?;
+    run_program(line, [("rping", " -s -a 10.0.0.1"), ("rping", " -c -a 10.0.0.1")], move |lcore, manager| {
+        let addr = options.addr.as_deref().map(|host| Format::Name.read(host, "-a")).transpose()?;
         let port = u16::try_from(options.port).unwrap_or_default();
         let local = SocketAddr::new(addr.unwrap_or(Ipv4Addr::UNSPECIFIED.into()), port);
         if options.server {
@@ -238,15 +239,15 @@ fn debug(options: &Options, kind: &EventKind) {
 }
 
 fn ping(lcore: &LcoreContext, manager: &Manager, options: &Options, peer: SocketAddr) -> Result<(), Failure> {
-    let source = options.source.as_deref().map(|host| address(host, "-I")).transpose()?;
+    let source = options.source.as_deref().map(|host| Format::Name.read(host, "-I")).transpose()?;
     let channel = manager.channel()?;
     let id = channel.create_id(PortSpace::Tcp)?;
     resolve(lcore, &channel, &id, source, peer)?;
     let mut end = End::new(lcore, &channel, options, id)?;
     end.id.connect(&end.qp, &ConnectionParameters::default())?;
-    match next(lcore, &channel, None)?.map(|event| event.kind) {
-        Some(EventKind::ConnectResponse(_)) => end.id.establish(&mut end.qp)?,
-        other => return Err(other.map_or(Failure::Stopped, |kind| unexpected(&kind, peer))),
+    match next(lcore, &channel)?.kind {
+        EventKind::ConnectResponse(_) => end.id.establish(&mut end.qp)?,
+        other => return Err(unexpected(&other, peer)),
     }
     let outcome = ping_all(&mut end);
     end.id.disconnect(&mut end.qp)?;
@@ -324,7 +325,7 @@ fn serve(
     listener.listen(3)?;
     say(format_args!("rping: listening on {}", listener.local_address().unwrap_or(local)));
     loop {
-        let Some(event) = next(lcore, &channel, None)? else { continue };
+        let event = next(lcore, &channel)?;
         debug(options, &event.kind);
         let EventKind::ConnectRequest { id, parameters } = event.kind else { continue };
         let peer = id.peer_address();
@@ -359,7 +360,7 @@ fn serve_one(
     let mut end = End::new(lcore, channel, options, id)?;
     end.id.accept(&mut end.qp, parameters)?;
     loop {
-        let Some(event) = next(lcore, channel, None)? else { continue };
+        let event = next(lcore, channel)?;
         debug(options, &event.kind);
         match event.kind {
             _ if event.id != number => {}

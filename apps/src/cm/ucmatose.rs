@@ -8,7 +8,6 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use clap::ValueEnum;
 use pollux_bringup::program::{say, tell};
 use pollux_cm::{
     ConnectionParameters, Event, EventChannel, EventKind, Id, IdNumber, IdOptions, Manager, PortSpace,
@@ -17,20 +16,10 @@ use pollux_config::CommandLine;
 use pollux_eal::LcoreContext;
 use pollux_verbs::{Buffers, Cq, CqOptions, Pd, Qp, QpKind, QpOptions};
 
-use super::manager::{RESOLUTION, address, next, part, run as run_program, unexpected};
+use super::address::{Format, tcp};
+use super::manager::{RESOLUTION, next, part, run as run_program, unexpected};
 use crate::number::within;
 use crate::rdma::Failure;
-
-/// How addresses are written.
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-enum Format {
-    /// A host name or an address
-    Name,
-    /// An IP address
-    Ip,
-    /// An address of IPv6
-    Ipv6,
-}
 
 /// ucmatose: many connections by address at once, with messages in both directions. Start the server, then the client (-s).
 /// Interoperates with librdmacm's ucmatose.
@@ -44,11 +33,11 @@ pub struct Options {
     #[arg(short = 'b', value_name = "ADDR")]
     bind: Option<String>,
     /// Format of addresses
-    #[arg(short = 'f', value_enum, default_value = "name")]
+    #[arg(short = 'f', value_enum, default_value = "name", ignore_case = true)]
     format: Format,
     /// Port space: tcp
-    #[arg(short = 'P', value_name = "SPACE", default_value = "tcp", value_parser = ["tcp"])]
-    space: String,
+    #[arg(short = 'P', value_name = "SPACE", default_value = "tcp", value_parser = tcp)]
+    space: PortSpace,
     /// Connections
     #[arg(short = 'c', value_name = "N", default_value = "1", value_parser = |text: &str| within(text, 1, 4096))]
     connections: u64,
@@ -77,9 +66,9 @@ pub struct Options {
 /// # Errors
 /// One line.
 pub fn run(line: &CommandLine, options: Options) -> Result<(), pollux_bringup::BringupError> {
-    run_program(line, move |lcore, manager| {
-        let bind = options.bind.as_deref().map(|host| address(host, "-b")).transpose()?;
-        let server = options.server.as_deref().map(|host| address(host, "-s")).transpose()?;
+    run_program(line, [("ucmatose", " -b 10.0.0.1"), ("ucmatose", " -s 10.0.0.1")], move |lcore, manager| {
+        let bind = options.bind.as_deref().map(|host| options.format.read(host, "-b")).transpose()?;
+        let server = options.server.as_deref().map(|host| options.format.read(host, "-s")).transpose()?;
         let messages = if options.size == 0 { 0 } else { options.messages as u32 };
         let channel = manager.channel()?;
         let (waiting, nodes, by_number) = (HashMap::new(), Vec::new(), HashMap::new());
@@ -150,7 +139,7 @@ impl Run<'_> {
         tell(format_args!("cmatose: connecting"));
         let peer = SocketAddr::new(server, self.options.port as u16);
         for _ in 0..self.options.connections {
-            let id = self.channel.create_id(PortSpace::Tcp)?;
+            let id = self.channel.create_id(self.options.space)?;
             id.set_options(self.id_options())?;
             id.resolve_address(bind.map(|bind| SocketAddr::new(bind, 0)), peer, RESOLUTION)?;
             self.waiting.insert(id.number(), (id, peer));
@@ -170,8 +159,8 @@ impl Run<'_> {
 
     fn serve(&mut self, bind: Option<IpAddr>) -> Result<(), Failure> {
         tell(format_args!("cmatose: starting server"));
-        let listener = self.channel.create_id(PortSpace::Tcp)?;
-        let local = SocketAddr::new(bind.unwrap_or(Ipv4Addr::UNSPECIFIED.into()), self.options.port as u16);
+        let listener = self.channel.create_id(self.options.space)?;
+        let local = SocketAddr::new(bind.unwrap_or(self.options.format.any()), self.options.port as u16);
         listener.bind(local)?;
         listener.listen(0)?;
         say(format_args!("ucmatose: listening on {}", listener.local_address().unwrap_or(local)));
@@ -212,9 +201,8 @@ impl Run<'_> {
     /// Handles events until something is so.
     fn until(&mut self, done: impl Fn(&Self) -> bool) -> Result<(), Failure> {
         while !done(self) {
-            if let Some(event) = next(self.lcore, &self.channel, None)? {
-                self.happened(event)?;
-            }
+            let event = next(self.lcore, &self.channel)?;
+            self.happened(event)?;
         }
         Ok(())
     }

@@ -102,6 +102,15 @@ impl Listener {
     }
 }
 
+/// The addresses of a host, one at least.
+///
+/// # Errors
+/// What the system says: there is no such host, or it has none.
+pub fn addresses(host: &str, port: u16) -> std::io::Result<Vec<SocketAddr>> {
+    let addresses: Vec<SocketAddr> = (host, port).to_socket_addrs()?.collect();
+    if addresses.is_empty() { Err(ErrorKind::NotFound.into()) } else { Ok(addresses) }
+}
+
 /// An IPv4 peer of a socket of both families is shown as such.
 fn plain(peer: SocketAddr) -> String {
     SocketAddr::new(peer.ip().to_canonical(), peer.port()).to_string()
@@ -151,9 +160,7 @@ impl Line {
     /// # Errors
     /// [`ExchangeError::Resolve`].
     pub fn addresses(host: &str, port: u16) -> Result<Vec<SocketAddr>, ExchangeError> {
-        let resolve = |source| ExchangeError::Resolve { host: host.into(), source };
-        let addresses: Vec<SocketAddr> = (host, port).to_socket_addrs().map_err(resolve)?.collect();
-        if addresses.is_empty() { Err(resolve(ErrorKind::NotFound.into())) } else { Ok(addresses) }
+        addresses(host, port).map_err(|source| ExchangeError::Resolve { host: host.into(), source })
     }
 
     /// Connects to a listening end.

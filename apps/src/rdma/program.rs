@@ -3,7 +3,7 @@
 use pollux_bringup::program::say;
 use pollux_bringup::{BringupError, RdmaBringup, RdmaDevice};
 use pollux_config::CommandLine;
-use pollux_eal::LcoreContext;
+use pollux_eal::{Eal, LcoreContext};
 
 use super::Failure;
 
@@ -16,30 +16,48 @@ where
     W: FnOnce(&LcoreContext, &RdmaDevice) -> Result<(), Failure> + Send + 'static,
 {
     if line.ports.is_empty() && wanted.is_none() {
-        suggest(&line.program);
+        let gid = if line.program.ends_with("pingpong") { " -g 0" } else { "" };
+        suggest([(&line.program, gid), (&line.program, &format!("{gid} 127.0.0.1"))], ["", ""]);
     }
     let RdmaBringup { devices, eal, .. } = &mut RdmaBringup::new(line, wanted)?;
+    let device = chosen(devices, wanted);
+    on_main_lcore(eal, move |lcore| work(lcore, &device))
+}
+
+/// Takes the device that `wanted` names out of those that were opened, or the first.
+///
+/// # Panics
+/// None was opened.
+#[must_use]
+pub fn chosen(devices: &mut Vec<RdmaDevice>, wanted: Option<&str>) -> RdmaDevice {
     let place = devices.iter().position(|device| wanted.is_none_or(|wanted| device.name == wanted));
     // One that is named is opened, if need be under the kernel's own name for it: the last.
-    let device = devices.swap_remove(place.unwrap_or(devices.len() - 1));
-    let main = eal.lcores().main();
-    let launched = eal.launch(main, move |lcore| work(lcore, &device))?;
-    match launched.wait() {
+    devices.swap_remove(place.unwrap_or(devices.len() - 1))
+}
+
+/// Runs `work` on the main lcore, and waits for its end.
+///
+/// # Errors
+/// One line.
+pub fn on_main_lcore<W>(eal: &Eal, work: W) -> Result<(), BringupError>
+where
+    W: FnOnce(&LcoreContext) -> Result<(), Failure> + Send + 'static,
+{
+    match eal.launch(eal.lcores().main(), work)?.wait() {
         Ok(Ok(())) => Ok(()),
         Ok(Err(failure)) => failure.end(),
         Err(panicked) => Err(BringupError::Runtime(panicked.to_string())),
     }
 }
 
-/// Two commands that work on any machine.
-fn suggest(program: &str) {
-    let command = |lcore, own, other, rest| {
-        say(format_args!(
-            "  {program} -l {lcore} --vdev mlx5_model0,wire=unix:/tmp/{own}:/tmp/{other} --{rest}"
-        ));
-    };
-    let gid = if program.ends_with("pingpong") { " -g 0" } else { "" };
+/// Prints two commands that work on any machine: programs and options of server and client, with keys of their models.
+pub fn suggest(commands: [(&str, &str); 2], keys: [&str; 2]) {
+    let [(program, _), _] = commands;
     say(format_args!("{program}: to run on any machine between two device models, start in two shells:"));
-    command(0, "a", "b", gid.to_owned());
-    command(1, "b", "a", format!("{gid} 127.0.0.1"));
+    for (lcore, ((program, options), keys)) in commands.into_iter().zip(keys).enumerate() {
+        let (own, other) = if lcore == 0 { ("a", "b") } else { ("b", "a") };
+        say(format_args!(
+            "  {program} -l {lcore} --vdev mlx5_model0,wire=unix:/tmp/{own}:/tmp/{other}{keys} --{options}"
+        ));
+    }
 }
