@@ -5,9 +5,17 @@
 //!   manager   which manager: the kernel's, or one of this process over device models
 //!   rping     ping-pong by READs and WRITEs
 //!   ucmatose  many connections at once
+//!   udaddy    datagrams
+//!   cmtime    how fast connections are made
+//!   rdma_server, rdma_client   one message in each direction, over `message`
 //! ```
 
 pub mod address;
+pub mod cmtime;
 pub mod manager;
+pub mod message;
+pub mod rdma_client;
+pub mod rdma_server;
 pub mod rping;
 pub mod ucmatose;
+pub mod udaddy;

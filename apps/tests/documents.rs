@@ -170,8 +170,8 @@ fn pair(lines: [&str; 2], ends: [(&str, Vec<&str>); 2]) {
     let [mut server, client] = ends.map(|(program, args)| {
         let place = |arg: &str| arg.replace("/tmp/", &format!("{}/", folder.path().display()));
         let mut args: Vec<String> = args.into_iter().map(place).collect();
-        // Other tests have the usual TCP port.
-        if !program.starts_with("raw_ethernet") {
+        // Other tests have the usual TCP port; of udaddy there is none, and `-p` is something else.
+        if !program.starts_with("raw_ethernet") && program != "udaddy" {
             let options = args.iter().position(|arg| arg == "--").expect("options of the program") + 1;
             args.splice(options..options, ["-p".to_owned(), port.clone()]);
         }
@@ -182,10 +182,13 @@ fn pair(lines: [&str; 2], ends: [(&str, Vec<&str>); 2]) {
         ("pingpong", "local address"),
         ("rping", "listening on"),
         ("ucmatose", "listening on"),
+        ("udaddy", "listening on"),
+        ("cmtime", "listening on"),
+        ("rdma_server", "listening on"),
         ("", "Waiting for client"),
     ];
-    let (kind, word) = waits.iter().find(|(kind, _)| lines[0].contains(kind)).expect("the last is any");
-    if !matches!(*kind, "rping" | "ucmatose") {
+    let (_, word) = waits.iter().find(|(kind, _)| lines[0].contains(kind)).expect("the last is any");
+    if *word != "listening on" {
         // With it the server tells on standard error when it waits.
         server.arg("--json");
     }

@@ -9,7 +9,7 @@ use pollux_cm::{CmError, Event, EventChannel, EventKind, Id, ManagementPort, Man
 use pollux_config::CommandLine;
 use pollux_eal::LcoreContext;
 use pollux_eal::memory::Memory;
-use pollux_verbs::{Options, VerbsError};
+use pollux_verbs::{Context, Options, VerbsError};
 
 use crate::rdma::{Failure, device, program};
 
@@ -19,6 +19,9 @@ pub const RESOLUTION: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(50);
 /// How long the end of a connection may take to be agreed on.
 const PARTING: Duration = Duration::from_secs(2);
+
+/// The key of queue pairs of datagrams that are asked for by address. Source: Linux `include/rdma/rdma_cm.h`, `RDMA_UDP_QKEY`.
+pub const DATAGRAM_QKEY: u32 = 0x0123_4567;
 
 impl From<CmError> for Failure {
     fn from(error: CmError) -> Self {
@@ -72,6 +75,22 @@ pub fn of(devices: &[RdmaDevice], memory: &Memory) -> Result<Manager, Failure> {
     let open = |device: &RdmaDevice| ManagementPort::open(&device.context, 1);
     let ports = devices.iter().map(open).collect::<Result<Vec<_>, VerbsError>>()?;
     Ok(Manager::over(ports))
+}
+
+/// The GID of a port that stands for an address, of RoCE v2 if there are two, and its index.
+///
+/// # Errors
+/// The port has none.
+pub fn gid_of(context: &Context, port: u8, address: IpAddr) -> Result<(u8, [u8; 16]), Failure> {
+    let wanted = match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => address.octets(),
+    };
+    let mut all = context.gids()?;
+    all.retain(|gid| gid.port == u32::from(port) && gid.gid == wanted);
+    let found = all.iter().max_by_key(|gid| gid.kind.0);
+    let found = found.and_then(|gid| Some((u8::try_from(gid.index).ok()?, gid.gid)));
+    found.ok_or_else(|| Failure::Error(format!("port {port} of {} has no GID for {address}", context.name())))
 }
 
 /// The next event, whose wait a stop ends.

@@ -13,8 +13,12 @@ const CLIENT: &str = "10.0.0.2";
 
 /// An end on a model with that address, and more keys of it.
 fn end(place: &Place, ends: [&str; 2], ip: &str, keys: &str, words: &str) -> Command {
+    end_of(RPING, place, ends, ip, keys, words)
+}
+
+fn end_of(program: &str, place: &Place, ends: [&str; 2], ip: &str, keys: &str, words: &str) -> Command {
     let [own, other] = ends.map(|name| place.folder.path().join(name).display().to_string());
-    let mut command = Command::new(RPING);
+    let mut command = Command::new(program);
     let device = format!("mlx5_model0,wire=unix:{own}:{other},ip={ip}/24{keys}");
     command.args(["-l", "0", "--no-huge", "--vdev", &device, "--"]).args(words.split_whitespace());
     command
@@ -173,6 +177,47 @@ fn mistakes_are_one_line() {
     }
 }
 
+/// Runs a server, on whose wire `keys` are, and a client to their ends.
+fn both(programs: [&str; 2], keys: &str, words: [&str; 2]) -> [Finished; 2] {
+    let place = Place::new();
+    let start = |which: usize, ends, ip, keys| {
+        let command = end_of(programs[which], &place, ends, ip, keys, words[which]);
+        Running::start(with_default_signals(&command))
+    };
+    let mut server = start(0, ["a", "b"], SERVER, keys);
+    server.wait_for(": listening on");
+    let client = start(1, ["b", "a"], CLIENT, "").finish(LIMIT);
+    [server.finish(LIMIT), client]
+}
+
+/// What is typed wrong is refused in a line, before anybody is waited for.
+fn refuses(program: &str, mistakes: &[(&str, &str)]) {
+    for (words, expected) in mistakes {
+        let place = Place::new();
+        let command = end_of(program, &place, ["a", "b"], SERVER, "", words);
+        let done = Running::start(with_default_signals(&command)).finish(LIMIT);
+        assert_eq!(done.status.code(), Some(2), "{words}: {:?}", done.stderr);
+        let said = done.stderr.last().expect("a line");
+        assert!(said.contains(expected), "{words}: {:?}", done.stderr);
+    }
+}
+
+/// A waiting server is stopped, and a client to whom nobody answers fails in a line.
+fn ends_alone(server: &str, client: &str, words: [&str; 2], expected: &str) {
+    for signal in [SIGINT, SIGTERM] {
+        let place = Place::new();
+        let command = end_of(server, &place, ["a", "b"], SERVER, "", words[0]);
+        let mut waiting = Running::start(with_default_signals(&command));
+        waiting.wait_for(": listening on");
+        waiting.signal(signal);
+        well(&waiting.finish(LIMIT));
+    }
+    let place = Place::new();
+    let command = end_of(client, &place, ["b", "a"], CLIENT, "", words[1]);
+    let alone = Running::start(with_default_signals(&command)).finish(LIMIT);
+    assert!(line(&alone).contains(expected), "{}", line(&alone));
+}
+
 const UCMATOSE: &str = env!("CARGO_BIN_EXE_ucmatose");
 
 #[test]
@@ -182,19 +227,211 @@ fn ucmatose_has_many_connections_at_once() {
         ("", "-c 2 -S 0 -p 5000", "-c 2 -S 0 -p 5000 -m -t 8 -a 15"),
         (",loss=0.02,dup=0.02,reorder=0.02,seed=9", "-c 20 -C 3 -S 5000", "-c 20 -C 3 -S 5000 -a 14"),
     ] {
-        let place = Place::new();
-        let start = |ends, ip, keys, words: &str| {
-            let mut command = Command::new(UCMATOSE);
-            let like = end(&place, ends, ip, keys, words);
-            command.args(like.get_args());
-            Running::start(with_default_signals(&command))
-        };
-        let mut server = start(["a", "b"], SERVER, keys, &format!("-b {SERVER} {server_words}"));
-        server.wait_for("ucmatose: listening on");
-        let client = start(["b", "a"], CLIENT, "", &format!("-s {SERVER} {client_words}")).finish(LIMIT);
-        for done in [client, server.finish(LIMIT)] {
+        let words = [format!("-b {SERVER} {server_words}"), format!("-s {SERVER} {client_words}")];
+        for done in both([UCMATOSE, UCMATOSE], keys, words.each_ref().map(String::as_str)) {
             well(&done);
             assert!(done.stdout.ends_with("test complete\nreturn status 0\n"), "{}", done.stdout);
         }
     }
+}
+
+#[test]
+fn ucmatose_takes_addresses_as_they_are_said_to_be() {
+    refuses(
+        UCMATOSE,
+        &[
+            ("-f ip -s localhost", "-s localhost: not an IP address, which -f ip asks for"),
+            ("-f ipv6 -s 10.0.0.1", "-s 10.0.0.1: no IPv6 address, which -f ipv6 asks for"),
+            ("-f gid", "option '-f': 'gid' is not one of name, ip, ipv6"),
+            ("-P ib", "option '-P': 'ib' is not supported: give tcp"),
+            ("-b not.a.host.invalid", "-b not.a.host.invalid: "),
+        ],
+    );
+    let words = ["-f ip -P TCP -b 10.0.0.1", "-f IP -s 10.0.0.1"];
+    both([UCMATOSE, UCMATOSE], "", words).iter().for_each(well);
+}
+
+const UDADDY: &str = env!("CARGO_BIN_EXE_udaddy");
+
+#[test]
+fn udaddy_sends_datagrams_in_both_directions() {
+    for (server, client) in [
+        ("", ""),
+        ("-c 20 -C 30 -S 1024", "-c 20 -C 30 -S 1024 -t 8"),
+        ("-C 0", "-C 0 -p 0x0111"),
+        ("-S 0 -c 2", "-S 0 -c 2 -b 10.0.0.2 -f ip"),
+    ] {
+        let words = [format!("-b {SERVER} {server}"), format!("-s {SERVER} {client}")];
+        let ends = both([UDADDY, UDADDY], "", words.each_ref().map(String::as_str));
+        for (end, side) in ends.iter().zip(["server", "client"]) {
+            well(end);
+            assert!(end.stdout.starts_with(&format!("udaddy: starting {side}\n")), "{}", end.stdout);
+            assert!(end.stdout.ends_with("test complete\nreturn status 0\n"), "{}", end.stdout);
+            let sends = !server.contains("-C 0") && !server.contains("-S 0");
+            assert_eq!(end.stdout.contains("data transfers complete\n"), sends, "{}", end.stdout);
+        }
+    }
+}
+
+#[test]
+fn mistakes_of_udaddy_are_one_line() {
+    ends_alone(
+        UDADDY,
+        UDADDY,
+        ["-b 10.0.0.1", "-s 10.0.0.1"],
+        "10.0.0.1:7174: RDMA_CM_EVENT_ADDR_ERROR: ETIMEDOUT",
+    );
+    refuses(
+        UDADDY,
+        &[
+            (
+                "-p 7174",
+                "option '-p': '7174' is the number of a port space, of which 0x0111 (udp) is supported; the port is always 7174",
+            ),
+            ("-P ipoib", "option '-P': 'ipoib' is not supported: give udp"),
+            ("-S 5000", "option '-S': '5000' is not a whole number from 0 to 4096"),
+            ("-c 0", "option '-c': '0' is not a whole number from 1 to 4096"),
+            ("-b 10.0.0.9", "10.0.0.9:7174 is the address of no RDMA device here"),
+        ],
+    );
+    // More than a datagram holds on that wire; and nobody takes datagrams at the other end, which is there.
+    let place = Place::new();
+    let command = end_of(UDADDY, &place, ["a", "b"], SERVER, "", "-b 10.0.0.1");
+    let mut server = Running::start(with_default_signals(&command));
+    server.wait_for(": listening on");
+    let client = |words| {
+        let command = end_of(UDADDY, &place, ["b", "a"], CLIENT, "", words);
+        Running::start(with_default_signals(&command)).finish(LIMIT)
+    };
+    let long = client("-s 10.0.0.1 -S 2000");
+    assert_eq!(long.status.code(), Some(2), "{:?}", long.stderr);
+    let said = long.stderr.last().expect("a line");
+    assert!(said.contains("-S 2000: a datagram is at most one MTU (1024): give at most 1024"), "{said}");
+    server.signal(SIGINT);
+    well(&server.finish(LIMIT));
+    let other = server_of_rping(&place);
+    let refused = client("-s 10.0.0.1");
+    assert_eq!(
+        line(&refused),
+        "udaddy: 10.0.0.1:7174: no queue pair takes datagrams there; start the server first, and give both ends the same -c"
+    );
+    other.signal(SIGINT);
+    well(&other.finish(LIMIT));
+}
+
+/// A server of connections alone.
+fn server_of_rping(place: &Place) -> Running {
+    server(place, "", "")
+}
+
+const RDMA_SERVER: &str = env!("CARGO_BIN_EXE_rdma_server");
+const RDMA_CLIENT: &str = env!("CARGO_BIN_EXE_rdma_client");
+
+#[test]
+fn rdma_server_answers_rdma_client() {
+    for (keys, words) in [("", ""), ("", "-p 5000"), (",loss=0.05,dup=0.05,reorder=0.05,seed=3", "")] {
+        let words = [format!("-s {SERVER} {words}"), format!("-s {SERVER} {words}")];
+        let ends = both([RDMA_SERVER, RDMA_CLIENT], keys, words.each_ref().map(String::as_str));
+        for (end, name) in ends.iter().zip(["rdma_server", "rdma_client"]) {
+            well(end);
+            assert_eq!(end.stdout, format!("{name}: start\n{name}: end 0\n"));
+        }
+    }
+    ends_alone(
+        RDMA_SERVER,
+        RDMA_CLIENT,
+        ["-s 10.0.0.1", "-s 10.0.0.1"],
+        "rdma_client: 10.0.0.1:7471: RDMA_CM_EVENT_ADDR_ERROR",
+    );
+    refuses(
+        RDMA_SERVER,
+        &[("-s 10.0.0.9", "10.0.0.9:7471 is the address of no RDMA device here"), ("-p 0", "'0'")],
+    );
+    refuses(RDMA_CLIENT, &[("-s not.a.host.invalid", "-s not.a.host.invalid: "), ("-p x", "'x'")]);
+}
+
+const CMTIME: &str = env!("CARGO_BIN_EXE_cmtime");
+
+/// The number in a column of a row of the second and third runs.
+fn column(end: &Finished, row: &str, column: usize) -> Vec<u64> {
+    let rows = end.stdout.lines().filter_map(|line| line.strip_prefix(row));
+    rows.map(|rest| rest.split_whitespace().nth(column).expect("a column").parse().expect("a number"))
+        .collect()
+}
+
+#[test]
+fn cmtime_makes_all_connections_and_measures_each_step() {
+    for (keys, count, more) in [("", 40, " -b 10.0.0.2"), (",loss=0.03,dup=0.03,reorder=0.03,seed=6", 8, "")]
+    {
+        // TCP between the processes, in a port that nobody else has.
+        let port = Place::new().port;
+        let words = [
+            format!("-b {SERVER} -c {count} --tcp-port {port}"),
+            format!("-s {SERVER} -c {count} --tcp-host 127.0.0.1 --tcp-port {port}{more}"),
+        ];
+        let [server, client] = both([CMTIME, CMTIME], keys, words.each_ref().map(String::as_str));
+        for (end, title) in [(&server, "Accept"), (&client, "Connect")] {
+            well(end);
+            assert!(end.stdout.contains(&format!("\n{title} ({count}) QPs test\n")), "{}", end.stdout);
+            assert_eq!(column(end, "qp_conn", 0), [count, count]);
+            for row in ["cm connect ", "create qp ", "disconnect ", "destroy qp "] {
+                // Each of them took some time.
+                assert!(column(end, row, 3).iter().all(|sum| *sum > 0), "{row}: {}", end.stdout);
+            }
+            let rates = end.stdout.lines().filter_map(|line| line.strip_prefix("cm connect: "));
+            let rates: Vec<f64> = rates
+                .map(|line| line.trim_end_matches(" connections/s").parse().expect("a number"))
+                .collect();
+            // By the row's total.
+            for (rate, total) in rates.iter().zip(column(end, "cm connect ", 1)) {
+                let by_hand = count as f64 * 1e6 / total as f64;
+                assert!((rate - by_hand).abs() <= 1.0 + by_hand * 0.01, "{rate} {by_hand}");
+            }
+            assert_eq!(rates.len(), 2, "{}", end.stdout);
+        }
+        let bound = column(&client, "bind addr ", 3).iter().all(|sum| *sum > 0);
+        assert_eq!(bound, !more.is_empty(), "{}", client.stdout);
+    }
+}
+
+#[test]
+fn mistakes_of_cmtime_are_one_line() {
+    let port = Place::new().port;
+    ends_alone(
+        CMTIME,
+        CMTIME,
+        [
+            &format!("-b 10.0.0.1 --tcp-port {port}"),
+            &format!("-s 10.0.0.1 --tcp-host 127.0.0.1 --tcp-port {port}"),
+        ],
+        &format!("cmtime: cannot connect to 127.0.0.1:{port}: "),
+    );
+    refuses(
+        CMTIME,
+        &[
+            ("-n 4", "option '-n': '4' is not a whole number from 1 to 1"),
+            ("-m 5", "option '-m': '5' is not supported: an ID connects only a queue pair that there is"),
+            ("-q 5", "option '-q': '5' is not supported: an ID connects only a queue pair that there is"),
+            ("-S", "-S is not supported: only connections of RDMA are measured"),
+            ("--tcp-host 127.0.0.1", "-s"),
+            ("-c 0", "option '-c': '0' is not a whole number from 1 to 65536"),
+            ("-b 10.0.0.9", "10.0.0.9:7471 is the address of no RDMA device here"),
+        ],
+    );
+    // Ends that were told different numbers: the client ends, and the server hears so.
+    let place = Place::new();
+    let server =
+        end_of(CMTIME, &place, ["a", "b"], SERVER, "", &format!("-b {SERVER} -c 4 --tcp-port {port}"));
+    let mut server = Running::start(with_default_signals(&server));
+    server.wait_for(": listening on");
+    let words = format!("-s {SERVER} -c 2 --tcp-host 127.0.0.1 --tcp-port {port}");
+    let client =
+        Running::start(with_default_signals(&end_of(CMTIME, &place, ["b", "a"], CLIENT, "", &words)));
+    std::thread::sleep(Duration::from_millis(1500));
+    client.signal(SIGINT);
+    well(&client.finish(LIMIT));
+    assert_eq!(
+        line(&server.finish(LIMIT)),
+        "cmtime: the client ended after 2 of 4 connections; give both ends the same -c"
+    );
 }

@@ -1,0 +1,54 @@
+//! librdmacm's `rdma_client`: connects, sends one message and waits for the answer. Source of options, texts and order: rdma-core
+//! `librdmacm/examples/rdma_client.c`.
+
+use std::net::SocketAddr;
+
+use pollux_bringup::program::tell;
+use pollux_cm::{ConnectionParameters, EventKind, PortSpace};
+use pollux_config::CommandLine;
+
+use super::address::Format;
+use super::manager::{next, part, resolve, run as run_program, unexpected};
+use super::message::{EXAMPLE, End, PORT};
+use crate::number::within;
+use crate::rdma::Failure;
+
+/// rdma_client: sends a message to rdma_server and receives the answer. Interoperates with librdmacm's rdma_server.
+#[derive(clap::Parser, Clone, Debug)]
+#[command(after_help = "All of it is one page: apps/src/cm/rdma_client.rs.")]
+pub struct Options {
+    /// Server to connect to
+    #[arg(short = 's', value_name = "ADDR", default_value = "127.0.0.1")]
+    server: String,
+    /// Port
+    #[arg(short = 'p', value_name = "PORT", default_value = PORT, value_parser = |text: &str| within(text, 1, 65535))]
+    port: u64,
+}
+
+/// Connects, sends and receives.
+///
+/// # Errors
+/// One line.
+pub fn run(line: &CommandLine, options: Options) -> Result<(), pollux_bringup::BringupError> {
+    run_program(line, EXAMPLE, move |lcore, manager| {
+        tell(format_args!("rdma_client: start"));
+        let peer = SocketAddr::new(Format::Name.read(&options.server, "-s")?, options.port as u16);
+        let channel = manager.channel()?;
+        let id = channel.create_id(PortSpace::Tcp)?;
+        resolve(lcore, &channel, &id, None, peer)?;
+        let mut end = End::new(lcore, &channel, id)?;
+        end.id.connect(&end.qp, &ConnectionParameters::default())?;
+        match next(lcore, &channel)?.kind {
+            EventKind::ConnectResponse(_) => end.id.establish(&mut end.qp)?,
+            other => return Err(unexpected(&other, peer)),
+        }
+        let outcome = end.send().and_then(|()| end.receive());
+        end.disconnect()?;
+        if !end.is_over() {
+            part(&channel);
+        }
+        outcome?;
+        tell(format_args!("rdma_client: end 0"));
+        Ok::<(), Failure>(())
+    })
+}
