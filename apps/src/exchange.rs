@@ -1,7 +1,8 @@
-//! How two programs meet before their queue pairs do: over TCP, with the bytes of other people's programs.
+//! How two programs meet before their queue pairs do: over TCP, or a queue pair of its own (`perftest::by_address`), with the bytes of other
+//! people's programs.
 //!
 //! ```text
-//!   line      a TCP connection: listen, connect, whole messages, an end that is noticed
+//!   line      a connection: listen, connect, whole messages, an end that is noticed
 //!   pingpong  what rdma-core's ibv_*_pingpong say to each other
 //!   perftest  what ib_send_bw and its family say to each other
 //! ```

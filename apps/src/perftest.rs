@@ -6,10 +6,11 @@
 //!                           in step)    an `end`)
 //! ```
 //!
-//! The raw Ethernet tests are the same loops over frames: `raw`.
+//! With `-R` and `-z` the ends meet through a connection manager: `by_address`. The raw Ethernet tests are the same loops over frames: `raw`.
 
 pub mod absent;
 pub mod bandwidth;
+pub mod by_address;
 pub mod counters;
 pub mod end;
 pub mod format;

@@ -57,6 +57,23 @@ where
     }
 }
 
+/// Runs `work` on a device as [`program::run`] does, with the connection manager of that device.
+///
+/// # Errors
+/// One line.
+pub fn run_on<W>(line: &CommandLine, wanted: Option<&str>, work: W) -> Result<(), BringupError>
+where
+    W: FnOnce(&LcoreContext, &RdmaDevice, &Manager) -> Result<(), Failure> + Send + 'static,
+{
+    let RdmaBringup { devices, eal, .. } = &mut RdmaBringup::new(line, wanted)?;
+    let manager = match of(devices, eal.memory()) {
+        Ok(manager) => manager,
+        Err(failure) => return failure.end(),
+    };
+    let device = program::chosen(devices, wanted);
+    program::on_main_lcore(eal, move |lcore| work(lcore, &device, &manager))
+}
+
 /// The manager over models, or the kernel's.
 ///
 /// # Errors

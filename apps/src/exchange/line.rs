@@ -1,4 +1,4 @@
-//! A TCP connection over which two programs agree before their queue pairs meet.
+//! A connection over which two programs agree before their queue pairs meet: of TCP, or whatever else has a [`Way`].
 //!
 //! Nothing here waits without an end: a stop request is seen within a twentieth of a second, a silent peer is given up.
 
@@ -51,6 +51,71 @@ pub enum Side {
     Server,
     /// It connects.
     Client,
+}
+
+/// What a [`Line`] goes over.
+pub trait Way: std::fmt::Debug + Send {
+    /// Sends a whole message.
+    ///
+    /// # Errors
+    /// It does not get there.
+    fn send(&mut self, message: &[u8]) -> std::io::Result<()>;
+
+    /// Takes what has come of a message, as much as there is room for. 0 bytes: the other end is gone.
+    ///
+    /// # Errors
+    /// `WouldBlock` or `TimedOut` after a moment without; others end the connection.
+    fn take(&mut self, room: &mut [u8]) -> std::io::Result<usize>;
+
+    /// Whether the other end has closed its side, or its process is gone. What it still says stays unread.
+    fn is_closed(&self) -> bool;
+
+    /// Says that this end is done. Whether it could.
+    fn shut(&mut self) -> bool;
+
+    /// Another handle, to see by whether the other end is gone.
+    ///
+    /// # Errors
+    /// There is none left, or none of this kind.
+    fn watcher(&self) -> std::io::Result<Box<dyn Way>>;
+
+    /// Whether the originals say keys as a C structure here, in place of text.
+    fn packs_keys(&self) -> bool {
+        false
+    }
+}
+
+impl Way for TcpStream {
+    fn send(&mut self, message: &[u8]) -> std::io::Result<()> {
+        self.write_all(message)
+    }
+
+    fn take(&mut self, room: &mut [u8]) -> std::io::Result<usize> {
+        self.read(room)
+    }
+
+    fn is_closed(&self) -> bool {
+        if self.set_nonblocking(true).is_err() {
+            return true;
+        }
+        let seen = self.peek(&mut [0]);
+        let restored = self.set_nonblocking(false);
+        match seen {
+            Ok(0) => true,
+            Ok(_) => restored.is_err(),
+            Err(error) => {
+                !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) || restored.is_err()
+            }
+        }
+    }
+
+    fn shut(&mut self) -> bool {
+        self.shutdown(std::net::Shutdown::Write).is_ok()
+    }
+
+    fn watcher(&self) -> std::io::Result<Box<dyn Way>> {
+        Ok(Box::new(self.try_clone()?))
+    }
 }
 
 /// A TCP port that is listened on.
@@ -116,10 +181,10 @@ fn plain(peer: SocketAddr) -> String {
     SocketAddr::new(peer.ip().to_canonical(), peer.port()).to_string()
 }
 
-/// A connection to the other end.
+/// A connection to the other end, of TCP unless it was given another [`Way`].
 #[derive(Debug)]
 pub struct Line {
-    stream: TcpStream,
+    way: Box<dyn Way>,
     side: Side,
     peer: String,
     patience: Patience,
@@ -132,9 +197,15 @@ impl Line {
         let set = stream.set_nonblocking(false).and_then(|()| stream.set_nodelay(true));
         let set = set.and_then(|()| stream.set_read_timeout(Some(LOOK)));
         match set {
-            Ok(()) => Ok(Self { stream, side, peer, patience: Patience::USUAL, greeting: None }),
+            Ok(()) => Ok(Self::over(Box::new(stream), side, peer)),
             Err(source) => Err(ExchangeError::Broken { peer, what, source }),
         }
+    }
+
+    /// A connection over any way, to an end that messages call `peer`.
+    #[must_use]
+    pub fn over(way: Box<dyn Way>, side: Side, peer: String) -> Self {
+        Self { way, side, peer, patience: Patience::USUAL, greeting: None }
     }
 
     /// With another patience.
@@ -198,7 +269,7 @@ impl Line {
     /// # Errors
     /// [`ExchangeError::Broken`], [`ExchangeError::Closed`].
     pub fn send(&mut self, message: &[u8], what: &'static str) -> Result<(), ExchangeError> {
-        self.stream.write_all(message).map_err(|source| self.broken(source, what))
+        self.way.send(message).map_err(|source| self.broken(source, what))
     }
 
     fn broken(&self, source: std::io::Error, what: &'static str) -> ExchangeError {
@@ -226,7 +297,7 @@ impl Line {
         let begin = Instant::now();
         let mut got = 0;
         while got < message.len() {
-            match self.stream.read(&mut message[got..]) {
+            match self.way.take(&mut message[got..]) {
                 Ok(0) => return Err(ExchangeError::Closed { peer: self.peer.clone(), what }),
                 Ok(more) => got += more,
                 Err(error)
@@ -281,29 +352,24 @@ impl Line {
     /// Whether the other end has closed its side, or its process is gone. What it still says stays unread.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        if self.stream.set_nonblocking(true).is_err() {
-            return true;
-        }
-        let seen = self.stream.peek(&mut [0]);
-        let restored = self.stream.set_nonblocking(false);
-        match seen {
-            Ok(0) => true,
-            Ok(_) => restored.is_err(),
-            Err(error) => {
-                !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) || restored.is_err()
-            }
-        }
+        self.way.is_closed()
+    }
+
+    /// Whether the originals say keys as a C structure here, in place of text.
+    #[must_use]
+    pub fn packs_keys(&self) -> bool {
+        self.way.packs_keys()
     }
 
     /// Another handle of the connection, to watch it by while the first one is used.
     ///
     /// # Errors
-    /// [`ExchangeError::Broken`]: no file descriptor is left.
+    /// [`ExchangeError::Broken`]: no file descriptor is left, or it is no connection of TCP.
     pub fn watcher(&self) -> Result<Self, ExchangeError> {
         let what = "watching the connection";
-        let stream = self.stream.try_clone().map_err(|source| self.broken(source, what))?;
+        let way = self.way.watcher().map_err(|source| self.broken(source, what))?;
         let (side, peer, patience) = (self.side, self.peer.clone(), self.patience);
-        Ok(Self { stream, side, peer, patience, greeting: None })
+        Ok(Self { way, side, peer, patience, greeting: None })
     }
 
     /// Says that this end is done, and waits until the other one is, for a few seconds at most: what it still needs of this end,
@@ -311,7 +377,7 @@ impl Line {
     pub fn part(&mut self, stop: Stop<'_>) {
         const PARTING: Duration = Duration::from_secs(3);
         let begin = Instant::now();
-        if self.stream.shutdown(std::net::Shutdown::Write).is_ok() {
+        if self.way.shut() {
             while !self.is_closed() && !stop() && begin.elapsed() < PARTING {
                 std::thread::sleep(Duration::from_millis(1));
             }

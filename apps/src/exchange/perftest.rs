@@ -17,7 +17,11 @@
 //! Two of our own ends compare their settings too. The version's last eight bytes are zero from the originals; ours carry a
 //! mark there, and when both do, each sends its settings as 512 bytes of `key=value` lines.
 
+use std::mem::offset_of;
+
 use pollux_verbs::Mtu;
+use zerocopy::network_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, transmute};
 
 use super::line::Patience;
 use super::{ExchangeError, Line, Side, line::Stop};
@@ -64,6 +68,15 @@ pub struct Met {
     pub cycle_buffer: u32,
     /// The larger of the two ends' cache lines.
     pub cache_line: u32,
+}
+
+impl Met {
+    /// Whether the other end's structure of keys has more fields than [`Keys::pack`] writes: from 6.28 on, as its sources were before the
+    /// release of 6.29. Source: linux-rdma/perftest `src/perftest_resources.h`, `struct pingpong_dest`, `tail_markers_vaddr`.
+    #[must_use]
+    pub fn packs_otherwise(&self) -> bool {
+        hundredths(&self.version).is_some_and(|version| version >= COMPARES)
+    }
 }
 
 /// Keys of one queue pair.
@@ -135,6 +148,63 @@ impl Keys {
             srqn: narrow(srqn)?,
             gid,
         })
+    }
+}
+
+/// Keys as the originals have them in memory, big-endian, where they go over a queue pair. Source: linux-rdma/perftest 24.10
+/// `src/perftest_resources.h`, `struct pingpong_dest`; `src/perftest_communication.c`, `rdma_write_keys`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+struct Packed {
+    lid: U32,
+    out_reads: U32,
+    qpn: U32,
+    psn: U32,
+    rkey: U32,
+    _pad: U32,
+    address: U64,
+    gid: [u8; 16],
+    srqn: U32,
+    gid_index: U32,
+}
+const PACKED: usize = 56;
+const _: () = assert!(
+    size_of::<Packed>() == PACKED && offset_of!(Packed, address) == 24 && offset_of!(Packed, gid) == 32
+);
+
+impl Keys {
+    /// Its message over a queue pair.
+    #[must_use]
+    pub fn pack(&self) -> [u8; PACKED] {
+        let packed = Packed {
+            lid: u32::from(self.lid).into(),
+            out_reads: self.out_reads.into(),
+            qpn: self.qpn.into(),
+            psn: self.psn.into(),
+            rkey: self.rkey.into(),
+            _pad: 0.into(),
+            address: self.address.into(),
+            gid: self.gid.unwrap_or_default(),
+            srqn: self.srqn.into(),
+            gid_index: 0.into(),
+        };
+        transmute!(packed)
+    }
+
+    /// Reads one; with a GID, which may be zero.
+    #[must_use]
+    pub fn unpack(message: [u8; PACKED]) -> Self {
+        let packed: Packed = transmute!(message);
+        Self {
+            lid: packed.lid.get() as u16,
+            out_reads: packed.out_reads.get(),
+            qpn: packed.qpn.get(),
+            psn: packed.psn.get(),
+            rkey: packed.rkey.get(),
+            address: packed.address.get(),
+            srqn: packed.srqn.get(),
+            gid: Some(packed.gid),
+        }
     }
 }
 
@@ -246,8 +316,14 @@ impl Line {
     /// # Errors
     /// [`ExchangeError`].
     pub fn trade_keys(&mut self, own: &Keys, soon: bool, stop: Stop<'_>) -> Result<Keys, ExchangeError> {
-        let message = own.encode();
-        let mut other = vec![0; if own.gid.is_some() { WITH_GID } else { PLAIN }];
+        let packs = self.packs_keys();
+        let message = if packs { own.pack().to_vec() } else { own.encode() };
+        let length = match own.gid {
+            _ if packs => PACKED,
+            Some(_) => WITH_GID,
+            None => PLAIN,
+        };
+        let mut other = vec![0; length];
         if self.side() == Side::Client {
             self.send(&message, TOLD)?;
         }
@@ -262,8 +338,9 @@ impl Line {
         if self.side() == Side::Server {
             self.send(&message, TOLD)?;
         }
-        Keys::decode(&other)
-            .filter(|other| other.gid.is_some() == own.gid.is_some())
+        let keys =
+            if packs { other.first_chunk().map(|other| Keys::unpack(*other)) } else { Keys::decode(&other) };
+        keys.filter(|other| other.gid.is_some() == own.gid.is_some())
             .ok_or_else(|| self.strange(&other, "the keys of a queue pair (-x at both ends, or at none)"))
     }
 
@@ -320,6 +397,25 @@ mod tests {
         }
         assert_eq!(Keys::decode(b"0000:0010:0000c8\0"), None);
         assert_eq!(Keys::decode(&[0xff; PLAIN]), None);
+    }
+
+    /// What a compiler makes of the originals' structure.
+    #[test]
+    fn packed_keys_are_the_originals_structure() {
+        let bytes = keys(Some(GID)).pack();
+        assert_eq!(
+            bytes[..24],
+            [0, 0, 0, 0, 0, 0, 0, 16, 0, 0, 0, 200, 0, 0xf0, 0x0b, 0xa4, 0, 0, 0x12, 0x34, 0, 0, 0, 0]
+        );
+        assert_eq!(bytes[24..32], 0x7f12_a000_1000_u64.to_be_bytes());
+        assert_eq!(bytes[32..48], GID);
+        assert_eq!(bytes[48..], [0, 0, 0, 7, 0, 0, 0, 0]);
+        assert_eq!(Keys::unpack(bytes), keys(Some(GID)));
+        let met = |version: &str| Met { version: version.into(), cycle_buffer: 4096, cache_line: 64 };
+        assert!(met("6.28").packs_otherwise() && met("6.29").packs_otherwise());
+        assert!(
+            !met(VERSION).packs_otherwise() && !met("6.06").packs_otherwise() && !met("").packs_otherwise()
+        );
     }
 
     #[test]

@@ -31,7 +31,6 @@ const ACCELERATOR: &str = "accelerator memory is not supported";
 const ENCRYPTION: &str = "encryption offload is not supported";
 const DC: &str = "DC is not supported; use -c RC, UC or UD";
 const OWN_MEMORY: &str = "message buffers are always allocated by the program";
-const CONNECTION_MANAGEMENT: &str = "it requires -R, and RDMA CM is not supported";
 const NO_IMMEDIATE: &str = "immediate data is not supported";
 const ORDER: &str = "out-of-order placement is not supported";
 const HINTS: &str = "PCIe TPH hints are not supported";
@@ -52,7 +51,6 @@ const LACKING: &[Lacking] = &[
     flag("mr_per_qp", "one memory region serves all QPs"),
     value("pkey_index", "RoCE uses only the default P_Key"),
     value("dlid", "Ethernet ports have no LID"),
-    value("retry_count", CONNECTION_MANAGEMENT),
     value("bind_source_ip", "the source address is chosen by the routing table"),
     flag("use_old_post_send", "WQEs are posted in only one way"),
     value("wait_destroy", "resources are destroyed when the test ends"),

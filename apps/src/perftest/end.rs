@@ -6,13 +6,15 @@
 use pollux_bringup::{BringupError, RdmaDevice};
 use pollux_verbs::{
     Access, Ah, Batch, Connection as Link, HashFields, HashQp, Mr, Mtu, Path, Pd, Qp, QpAttributes, QpKind,
-    QpOptions, QpState, Rule, Srq, SrqOptions, VerbsError, Wq, WqOptions, WqState, WqTable, random_psn,
+    QpOptions, QpState, Rule, Srq, SrqOptions, VerbsError, WcStatus, Wq, WqOptions, WqState, WqTable,
+    random_psn,
 };
 use pollux_wire::toeplitz::DEFAULT_KEY;
 
 use super::options::{Atomic, Connection};
 use super::pattern::{Compared, pattern};
 use super::settings::{Kind, Settings, Verb};
+use crate::cm::manager::DATAGRAM_QKEY;
 use crate::exchange::perftest::{Keys, Met};
 use crate::rdma::queue::Queue;
 use crate::rdma::{Failure, device};
@@ -21,6 +23,8 @@ use crate::rdma::{Failure, device};
 const QKEY: u32 = 0x1111_1111;
 /// Bytes before a datagram.
 const HEADER: usize = 40;
+/// Bytes of the message by which a client tells the number of its queue pair, which is its immediate data.
+const NUMBER: usize = 4;
 /// What is added, or compared with, and what is put there instead. Source: `src/perftest_resources.h`, `ATOMIC_ADD_VALUE`,
 /// `ATOMIC_SWAP_VALUE`.
 const ATOMIC_ADD: u64 = 1;
@@ -141,6 +145,8 @@ pub struct End {
     group: Option<[u8; 16]>,
     qps: Vec<Qp>,
     srq: Option<Srq>,
+    /// The key of datagrams.
+    qkey: u32,
     ahs: Vec<Ah>,
     mr: Mr,
     /// Bytes of one queue pair's place to send from, and of its place to receive in.
@@ -244,6 +250,7 @@ impl End {
             Verb::Read => Access::REMOTE_READ,
             Verb::Atomic => Access::REMOTE_ATOMIC,
         };
+        let qkey = if settings.options.rdma_cm { DATAGRAM_QKEY } else { QKEY };
         let mr = Mr::allocate(&pd, area * settings.qps * 2, Access::LOCAL_WRITE | rights)?;
         let events = settings.options.events;
         let sends = Queue::new(context, sends as u32, events)?;
@@ -260,7 +267,7 @@ impl End {
             };
             let mut qp = qp.map_err(|error| device::too_many(error, count, number))?;
             if kind == QpKind::Ud {
-                let (port, pkey_index, qkey) = (Some(port), Some(0), Some(QKEY));
+                let (port, pkey_index, qkey) = (Some(port), Some(0), Some(qkey));
                 qp.modify(&QpAttributes { port, pkey_index, qkey, ..QpAttributes::state(QpState::INIT) })?;
             } else {
                 qp.init(port, rights)?;
@@ -293,6 +300,7 @@ impl End {
             group: None,
             qps,
             srq,
+            qkey,
             ahs: Vec::new(),
             mr,
             area,
@@ -340,8 +348,7 @@ impl End {
                 ..Path::new(other.gid.unwrap_or_default(), gid_index)
             };
             if qp.kind() == QpKind::Ud {
-                qp.modify(&QpAttributes::state(QpState::RTR))?;
-                qp.modify(&QpAttributes { sq_psn: Some(own.psn), ..QpAttributes::state(QpState::RTS) })?;
+                ready_datagrams(qp, own)?;
                 self.ahs.push(Ah::new(self.mr.pd(), &path)?);
                 continue;
             }
@@ -356,6 +363,98 @@ impl End {
             })?;
         }
         Ok(())
+    }
+
+    /// How many queue pairs it has, to be connected one by one.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.qps.len()
+    }
+
+    /// One of them.
+    ///
+    /// # Panics
+    /// There are not so many.
+    pub fn qp(&mut self, number: usize) -> &mut Qp {
+        &mut self.qps[number]
+    }
+
+    /// Where its memory and queues are.
+    #[must_use]
+    pub fn pd(&self) -> &Pd {
+        self.mr.pd()
+    }
+
+    /// Where datagrams of the next queue pair go.
+    pub fn send_to(&mut self, ah: Ah) {
+        self.ahs.push(ah);
+    }
+
+    /// Takes queue pairs of datagrams to where they send, wherever that will be.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub fn ready_datagrams(&mut self) -> Result<(), Failure> {
+        self.qps.iter_mut().zip(&self.own).try_for_each(|(qp, own)| ready_datagrams(qp, own))
+    }
+
+    /// Posts the receive for the message by which a client of datagrams tells its queue pair: see [`tell_number`](Self::tell_number).
+    ///
+    /// # Errors
+    /// As [`post_receives`](Self::post_receives).
+    pub fn expect_number(&mut self, qp: usize) -> Result<(), Failure> {
+        let size = std::mem::replace(&mut self.size, NUMBER);
+        let posted = self.post_receives(qp, 1);
+        self.size = size;
+        posted
+    }
+
+    /// The way back to whom that message came from, once it is there.
+    ///
+    /// # Errors
+    /// It failed, or tells nothing.
+    pub fn heard_number(&mut self, qp: usize, gid_index: u8) -> Result<Option<Path>, Failure> {
+        let (mr, place) = (&self.mr, (self.settings.qps + qp) * self.area);
+        let mut heard = None;
+        self.receives.cq.poll(1, |wc| {
+            let mut header = [0; HEADER];
+            mr.read(place, &mut header);
+            heard = Some(match wc.status() {
+                WcStatus::SUCCESS => Path::back(wc, &header, gid_index).ok_or_else(|| {
+                    Failure::Error(
+                        "a message that does not say where it is from: run the same test at both ends".into(),
+                    )
+                }),
+                status => Err(Failure::completion(status, wc.id())),
+            });
+        });
+        heard.transpose()
+    }
+
+    /// Tells a server of datagrams the number of a queue pair, so that it knows where to answer. Source: linux-rdma/perftest
+    /// `src/perftest_communication.c`, `rdma_cm_send_ud_connection_parameters`.
+    ///
+    /// # Errors
+    /// The queue is full, which is a mistake of ours.
+    pub fn tell_number(&mut self, qp: usize, to: u32) -> Result<(), Failure> {
+        let own = self.own[qp].qpn;
+        let Some(ah) = self.ahs.get(qp) else { return Ok(()) };
+        let mut batch = self.qps[qp].batch();
+        let place = qp * self.area;
+        batch.send(0).imm(own).to(ah, to, self.qkey).mr(&self.mr, place..place + NUMBER).signalled();
+        finish(batch)
+    }
+
+    /// Whether that message is sent.
+    ///
+    /// # Errors
+    /// It failed.
+    pub fn told_number(&mut self) -> Result<bool, Failure> {
+        let mut told = Ok(false);
+        self.sends.cq.poll(1, |wc| {
+            told = if wc.is_ok() { Ok(true) } else { Err(Failure::completion(wc.status(), wc.id())) };
+        });
+        told
     }
 
     /// Sets the size of the messages that follow.
@@ -466,7 +565,7 @@ impl End {
                 Verb::Send => {
                     batch.send(id);
                     if let Some(ah) = self.ahs.get(qp) {
-                        batch.to(ah, self.other[qp].qpn, QKEY);
+                        batch.to(ah, self.other[qp].qpn, self.qkey);
                     }
                 }
                 Verb::Write => {
@@ -626,6 +725,12 @@ impl End {
     pub fn is_latency(&self) -> bool {
         self.settings.test.kind == Kind::Latency
     }
+}
+
+fn ready_datagrams(qp: &mut Qp, own: &Keys) -> Result<(), Failure> {
+    qp.modify(&QpAttributes::state(QpState::RTR))?;
+    qp.modify(&QpAttributes { sq_psn: Some(own.psn), ..QpAttributes::state(QpState::RTS) })?;
+    Ok(())
 }
 
 /// Where the bytes of a place come from in a round.

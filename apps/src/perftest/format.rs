@@ -119,8 +119,12 @@ pub fn test_info(settings: &Settings, facts: &Facts<'_>) -> String {
     } else {
         line(format_args!("Max inline data : {}[B]", settings.inline));
     }
-    line(format_args!("rdma_cm QPs\t : OFF"));
-    line(format_args!("Data ex. method : Ethernet"));
+    line(format_args!("rdma_cm QPs\t : {}", if settings.options.rdma_cm { "ON" } else { "OFF" }));
+    let exchange = if settings.by_address() { "rdma_cm" } else { "Ethernet" };
+    match settings.options.tos.filter(|_| settings.options.rdma_cm) {
+        Some(tos) => line(format_args!("Data ex. method : {exchange} \tTOS    : {tos}")),
+        None => line(format_args!("Data ex. method : {exchange}")),
+    }
     text.push_str(RULE);
     text
 }

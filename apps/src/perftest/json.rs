@@ -107,8 +107,8 @@ pub fn file(settings: &Settings, facts: &Facts<'_>, rows: &[Value]) -> Value {
     } else {
         tell("Max_inline_data", settings.inline.into());
     }
-    tell("rdma_cm_QPs", "OFF".into());
-    tell("Data_ex_method", "Ethernet".into());
+    tell("rdma_cm_QPs", if settings.options.rdma_cm { "ON" } else { "OFF" }.into());
+    tell("Data_ex_method", if settings.by_address() { "rdma_cm" } else { "Ethernet" }.into());
     let results = match rows {
         [one] => one.clone(),
         all => all.into(),

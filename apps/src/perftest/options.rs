@@ -44,12 +44,16 @@ pub struct Options {
     /// client of send_lat uses the one after it]
     #[arg(short = 'M', long = "MGID", value_name = "GID", value_parser = group)]
     pub mgid: Option<[u8; 16]>,
-    /// Not supported: RDMA CM is not implemented
+    /// Connect the QPs by RDMA CM, with the server's RDMA address in place of a host; the ends exchange their data over a QP as well.
+    /// Give it at both ends
     #[arg(short = 'R', long = "rdma_cm")]
     pub rdma_cm: bool,
-    /// Not supported: RDMA CM is not implemented
+    /// Exchange data over a QP that RDMA CM connects, in place of TCP; the test's QPs are connected without. Give it at both ends
     #[arg(short = 'z', long = "comm_rdma_cm")]
     pub comm_rdma_cm: bool,
+    /// Retry count of the QPs, 0 to 7 (with -R)
+    #[arg(long = "retry_count", value_name = "N", default_value = "7", value_parser = |text: &str| within(text, 0, 7))]
+    pub retry_count: u64,
     /// Report the change of these port counters over the test, by sysfs name: counters/port_xmit_data,..
     #[arg(short = 'W', long = "report-counters", value_name = "NAMES", value_delimiter = ',')]
     pub counters: Vec<String>,
@@ -83,7 +87,7 @@ pub struct Options {
     /// Outstanding RDMA reads or atomics per QP [default: the device's maximum]
     #[arg(short = 'o', long, value_name = "N", value_parser = |text: &str| within(text, 1, 255))]
     pub outs: Option<u64>,
-    /// TCP port for the connection between server and client
+    /// TCP port for the connection between server and client; with -R and -z the port of RDMA CM
     #[arg(short = 'p', long, value_name = "PORT", default_value = "18515", value_parser = |text: &str| within(text, 1, 65535))]
     pub port: u64,
     /// Seconds to wait for the peer before giving up; 0 waits forever [default: 60; the server of a read, write or atomic test allows the
@@ -159,8 +163,8 @@ pub struct Options {
     /// GRH flow labels, assigned to the QPs in turn; the RoCE v2 UDP source port is derived from them [default: from the QP numbers]
     #[arg(long = "flow_label", value_name = "LABELS", value_delimiter = ',', value_parser = |text: &str| within(text, 0, 0xf_ffff))]
     pub flow_label: Vec<u64>,
-    /// Type of service; not supported: it requires -R
-    #[arg(short = 'T', long, value_name = "N", hide = true, value_parser = |text: &str| within(text, 0, 255))]
+    /// Type of service of the QPs (with -R)
+    #[arg(short = 'T', long, value_name = "N", value_parser = |text: &str| within(text, 0, 255))]
     pub tos: Option<u64>,
     /// Time to live; raw Ethernet tests only
     #[arg(short = 'L', long = "hop_limit", value_name = "N", hide = true, value_parser = |text: &str| within(text, 0, 255))]
@@ -195,7 +199,7 @@ pub struct Options {
     /// Prefer a GID with an IPv6 address
     #[arg(long)]
     pub ipv6: bool,
-    /// No effect: IPv4 and IPv6 addresses are both accepted
+    /// With -R or -z: use the server's IPv6 address. Else no effect: IPv4 and IPv6 addresses are both accepted
     #[arg(long = "ipv6-addr")]
     pub ipv6_addr: bool,
     /// No effect: the data path takes no locks

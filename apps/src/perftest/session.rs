@@ -14,6 +14,7 @@ use pollux_kit::Console;
 use pollux_verbs::Mtu;
 
 use super::bandwidth::Progress;
+use super::by_address::{ByAddress, QueuePairs};
 use super::counters::Counters;
 use super::end::End;
 use super::format::{self, Facts, RULE};
@@ -22,6 +23,7 @@ use super::options::{Connection, Options, Output};
 use super::report::Report;
 use super::settings::{Extent, Kind, Settings, Test, Verb};
 use super::{bandwidth, latency, statistic, validate};
+use crate::cm::manager::gid_of;
 use crate::exchange::perftest::{Keys, Met, Results, VERSION};
 use crate::exchange::{Line, Side};
 use crate::rdma::endless::Watch;
@@ -47,13 +49,50 @@ pub fn run(test: Test, line: &CommandLine, options: Options) -> Result<(), Bring
     let appointment = appointment(&settings);
     appointment.check().or_else(Failure::end)?;
     check_file(&settings.options)?;
+    if settings.by_address() {
+        return crate::cm::manager::run_on(&line, wanted.as_deref(), move |lcore, device, manager| {
+            let meeting = ByAddress::new(manager.clone(), &settings)?;
+            Session::met(lcore, device, &settings, Meeting::ByAddress(&meeting), console)?.run()
+        });
+    }
     crate::rdma::program::run(&line, wanted.as_deref(), move |lcore, device| {
         device::check_wire(device)?;
-        Session::met(lcore, device, &settings, &appointment, console)?.run()
+        Session::met(lcore, device, &settings, Meeting::ByTcp(&appointment), console)?.run()
     })
 }
 
 /// Where the ends of a test meet.
+#[derive(Clone, Copy)]
+enum Meeting<'a> {
+    ByTcp(&'a Appointment),
+    ByAddress(&'a ByAddress),
+}
+
+impl Meeting<'_> {
+    fn meet<T>(self, attempt: impl FnMut() -> Result<T, Failure>) -> Result<T, Failure> {
+        match self {
+            Self::ByTcp(appointment) => appointment.meet(attempt),
+            Self::ByAddress(meeting) => meeting.meet(attempt),
+        }
+    }
+
+    fn line(
+        self,
+        lcore: &LcoreContext,
+        device: &RdmaDevice,
+        settings: &Settings,
+    ) -> Result<(Line, Option<QueuePairs>), Failure> {
+        match self {
+            Self::ByTcp(appointment) => Ok((appointment.line(lcore)?, None)),
+            Self::ByAddress(meeting) => {
+                let (line, queue_pairs) = meeting.line(lcore, device, settings)?;
+                Ok((line, Some(queue_pairs)))
+            }
+        }
+    }
+}
+
+/// Where the ends of a test meet over TCP.
 #[must_use]
 pub fn appointment(settings: &Settings) -> Appointment {
     let options = &settings.options;
@@ -107,7 +146,8 @@ pub fn serve(
     appointment: &Appointment,
 ) -> Result<Results, Failure> {
     settings.options.output = Some(Output::Latency);
-    let mut session = Session::met(lcore, device, &settings, appointment, Console { json: true })?;
+    let meeting = Meeting::ByTcp(appointment);
+    let mut session = Session::met(lcore, device, &settings, meeting, Console { json: true })?;
     session.measure()?;
     session.step(true)?;
     Ok(session.report.last)
@@ -141,6 +181,8 @@ struct Session<'a> {
     device: &'a RdmaDevice,
     console: Console,
     line: Line,
+    /// With `-R` or `-z`.
+    queue_pairs: Option<QueuePairs>,
     end: End,
     /// This end sends.
     sends: bool,
@@ -159,15 +201,15 @@ impl<'a> Session<'a> {
         lcore: &'a LcoreContext,
         device: &'a RdmaDevice,
         settings: &Settings,
-        appointment: &Appointment,
+        meeting: Meeting<'_>,
         console: Console,
     ) -> Result<Self, Failure> {
         let options = &settings.options;
         let mut waiting = options.host.is_none() && options.output.is_none();
         check(device, settings)?;
-        appointment.meet(|| {
+        meeting.meet(|| {
             let waiting = std::mem::take(&mut waiting);
-            let mut session = Self::meet(lcore, device, settings.clone(), (appointment, waiting), console)?;
+            let mut session = Self::meet(lcore, device, settings.clone(), (meeting, waiting), console)?;
             session.connect()?;
             Ok(session)
         })
@@ -185,7 +227,7 @@ impl<'a> Session<'a> {
         lcore: &'a LcoreContext,
         device: &'a RdmaDevice,
         mut settings: Settings,
-        (appointment, waiting): (&Appointment, bool),
+        (meeting, waiting): (Meeting<'_>, bool),
         console: Console,
     ) -> Result<Self, Failure> {
         let options = settings.options.clone();
@@ -205,12 +247,23 @@ impl<'a> Session<'a> {
             let stars = "*".repeat(36);
             console.print(&format!("\n{stars}\n* Waiting for client to connect... *\n{stars}\n"));
         }
-        let mut line = appointment.line(lcore)?;
+        let (mut line, queue_pairs) = meeting.line(lcore, device, &settings)?;
+        let gid = match &queue_pairs {
+            Some(pairs) if options.rdma_cm => gid_of(&device.context, port, pairs.local())?,
+            _ => gid,
+        };
         let met = if options.dont_xchg_versions {
             Met { version: String::new(), cycle_buffer: CYCLE, cache_line: 64 }
         } else {
             line.meet(&options.peer_version, &settings.shared(), CYCLE, &stop)?
         };
+        if line.packs_keys() && met.packs_otherwise() {
+            return Err(Failure::Peer(format!(
+                "{}: perftest {} exchanges its keys in another layout with -R and -z: run 6.27 or older there, or leave both out at both ends",
+                line.peer(),
+                met.version
+            )));
+        }
         let wired = device::wait_active(device, port, Some(device::PATIENCE), &stop);
         let active = Mtu::active(&wired.map_err(|failure| failure.of_peer(line.peer()))?);
         let own = settings.mtu.unwrap_or(active);
@@ -247,7 +300,20 @@ impl<'a> Session<'a> {
         let gid_index = gid.0;
         let report = Report::new(console, counters);
         let progress = Progress::default();
-        Ok(Self { lcore, device, console, line, end, sends, receives, mtu, gid_index, progress, report })
+        Ok(Self {
+            lcore,
+            device,
+            console,
+            line,
+            queue_pairs,
+            end,
+            sends,
+            receives,
+            mtu,
+            gid_index,
+            progress,
+            report,
+        })
     }
 
     fn settings(&self) -> &Settings {
@@ -285,6 +351,14 @@ impl<'a> Session<'a> {
     fn connect(&mut self) -> Result<(), Failure> {
         let verb = self.settings().test.verb;
         let full = self.full();
+        let managed = self.settings().options.rdma_cm;
+        if managed {
+            self.step(true)?;
+            if let Some(pairs) = &mut self.queue_pairs {
+                pairs.connect(self.lcore, &mut self.end)?;
+            }
+            self.step(true)?;
+        }
         if full {
             self.console.print(&format::test_info(self.settings(), &self.facts()));
         }
@@ -294,7 +368,7 @@ impl<'a> Session<'a> {
         let count = self.end.own.len();
         self.end.other = (0..count).map(|number| self.trade(number, true)).collect::<Result<_, _>>()?;
         let group = self.settings().options.mcg;
-        if !group {
+        if !group && !managed {
             let gid = |keys: &Keys| keys.gid.unwrap_or_default();
             let (own, other) = (gid(&self.end.own[0]), gid(&self.end.other[0]));
             device::check_kinds(own, other, self.line.peer(), "-x")?;
@@ -306,9 +380,11 @@ impl<'a> Session<'a> {
                     .into(),
             ));
         }
-        let port = self.settings().options.ib_port as u8;
-        let connected = self.end.connect(port, self.gid_index, self.mtu);
-        connected.map_err(|failure| failure.of_peer(self.line.peer()))?;
+        if !managed {
+            let port = self.settings().options.ib_port as u8;
+            let connected = self.end.connect(port, self.gid_index, self.mtu);
+            connected.map_err(|failure| failure.of_peer(self.line.peer()))?;
+        }
         if verb == Verb::Send {
             self.step(true)?;
         }
@@ -541,6 +617,9 @@ impl<'a> Session<'a> {
             // The end of a READ test whose other end does it all waits here.
             let waits = self.end.is_latency() && !self.sends;
             self.step(!waits)?;
+        }
+        if let Some(pairs) = &mut self.queue_pairs {
+            pairs.part(&mut self.end)?;
         }
         self.report.end(&self.end.settings, &self.facts(), self.device, seconds)
     }

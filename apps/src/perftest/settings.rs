@@ -255,6 +255,12 @@ impl Settings {
         })
     }
 
+    /// Whether the ends meet through a connection manager.
+    #[must_use]
+    pub fn by_address(&self) -> bool {
+        self.options.rdma_cm || self.options.comm_rdma_cm
+    }
+
     /// The multicast group of `-g` that an end hears. Source: linux-rdma/perftest `src/multicast_resources.{c,h}`, `MCG_GID`,
     /// `set_multicast_gid`.
     #[must_use]
@@ -286,6 +292,7 @@ impl Settings {
             ("--report_gbits", on(self.options.report_gbits)),
             ("-g", on(self.options.mcg)),
             ("--data_validation", on(self.options.data_validation)),
+            ("-R", on(self.options.rdma_cm)),
         ];
         let Test { verb, kind } = self.test;
         let alone =
@@ -384,8 +391,32 @@ fn refuse(test: Test, options: &Options) -> Result<(), String> {
             connection == Connection::Uc && matches!(verb, Verb::Read | Verb::Atomic),
             Unsupported("-c UC", "reads and atomics require RC"),
         ),
-        (options.rdma_cm, Unsupported("-R", "RDMA CM is not supported; leave it out at both ends")),
-        (options.comm_rdma_cm, Unsupported("-z", "RDMA CM is not supported; leave it out at both ends")),
+        (
+            (options.rdma_cm || options.comm_rdma_cm) && connection == Connection::RawEth,
+            Unsupported("-R or -z", "frames have no connection"),
+        ),
+        (
+            options.rdma_cm && connection == Connection::Uc,
+            Conflict("-R", "-c UC", "RDMA CM connects RC and UD QPs; use one of them"),
+        ),
+        (options.rdma_cm && options.mcg, Conflict("-R", "-g", "a multicast group has no connection; use -z")),
+        (
+            options.rdma_cm && options.mtu.is_some() && connection == Connection::Rc,
+            Conflict("-R", "-m", "RDMA CM chooses the MTU"),
+        ),
+        (
+            options.rdma_cm && (options.gid_index.is_some() || options.ipv6),
+            Conflict("-R", "-x or --ipv6", "the address chooses the GID"),
+        ),
+        (
+            options.rdma_cm && (options.sl > 0 || options.tclass > 0 || !options.flow_label.is_empty()),
+            Conflict(
+                "-R",
+                "-S, --tclass or --flow_label",
+                "RDMA CM chooses the path; -T sets the type of service",
+            ),
+        ),
+        (options.retry_count != 7 && !options.rdma_cm, Requires("--retry_count", "-R")),
         (
             options.mcg && (one_sided || connection == Connection::RawEth),
             Unsupported("-g", "only send tests support it"),
@@ -405,11 +436,8 @@ fn refuse(test: Test, options: &Options) -> Result<(), String> {
             Conflict("--perform_warm_up", "--data_validation or --run_infinitely", "give only one of them"),
         ),
         (
-            options.tos.is_some() && connection != Connection::RawEth,
-            Unsupported(
-                "-T",
-                "it requires -R, and RDMA CM is not supported; --tclass sets the traffic class",
-            ),
+            options.tos.is_some() && !options.rdma_cm && connection != Connection::RawEth,
+            Requires("-T", "-R; without, --tclass sets the traffic class"),
         ),
         (
             options.hop_limit.is_some() && connection != Connection::RawEth,
@@ -586,7 +614,12 @@ mod tests {
                 "--rate_limit 1 --rate_limit_type PP",
                 "--rate_limit_type HW or PP is not supported by",
             ),
-            (READ_LAT, "-R", "-R is not supported by read_lat: RDMA CM is not supported"),
+            (WRITE_BW, "-R -c UC", "-R cannot be combined with -c UC: RDMA CM connects RC and UD"),
+            (SEND_BW, "-R -g", "-R cannot be combined with -g: a multicast group has no connection"),
+            (SEND_BW, "-R -x 1", "-R cannot be combined with -x or --ipv6: the address chooses the GID"),
+            (SEND_BW, "-R -m 512", "-R cannot be combined with -m: RDMA CM chooses the MTU"),
+            (READ_LAT, "-R --tclass 4", "-R cannot be combined with -S, --tclass or --flow_label: "),
+            (READ_LAT, "--retry_count 3", "--retry_count requires -R"),
             (WRITE_BW, "-g", "-g is not supported by write_bw: only send tests support it"),
             (SEND_BW, "-g -q 2", "-g cannot be combined with -q: multicast"),
             (SEND_BW, "--perform_warm_up", "--perform_warm_up is not supported by send_bw: only write_bw"),
@@ -597,7 +630,7 @@ mod tests {
                 "cannot be combined with --data_validation or --run_infinitely",
             ),
             (SEND_BW, "--flow_label 1,1048576", "is not a whole number from 0 to 1048575"),
-            (SEND_BW, "-T 4", "-T is not supported by send_bw: it requires -R"),
+            (SEND_BW, "-T 4", "-T requires -R; without, --tclass sets the traffic class"),
             (WRITE_BW, "-L 4", "-L is not supported by write_bw: only raw Ethernet"),
             (WRITE_BW, "-O", "--dualport is not supported by write_bw: a test uses one port"),
             (WRITE_BW, "--mmap=/dev/zero", "--mmap is not supported by write_bw: "),

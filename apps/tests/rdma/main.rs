@@ -1,5 +1,6 @@
 //! The RDMA programs, two processes each, on device models joined by a unix wire; mistakes and ends.
 
+mod by_address;
 mod connections;
 mod explain;
 mod mistakes;
