@@ -7,6 +7,7 @@
 //! ```
 
 mod across;
+mod by_address;
 mod mlx5;
 mod rping;
 mod rxe;

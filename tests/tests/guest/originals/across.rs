@@ -5,7 +5,7 @@ use std::process::{Command, ExitStatus};
 
 use pollux_tests::program::Finished;
 
-use super::{Device, LIMIT, Meeting, Program, listens, rping};
+use super::{Device, LIMIT, Meeting, Program, by_address, listens, rping};
 use crate::bed::{ask, here, wait};
 
 /// The guest as the host reaches it, and the host as the guest does: see `xtask/src/vm/bed/across.rs`, and for the address QEMU
@@ -192,4 +192,101 @@ fn ucmatose() {
     ask(&format!("start ucmatose seed=1 -s 10.1.0.2 -p 7273 {words}"));
     rping::check_many(&Across::finish());
     rping::check_many(&server.finish(LIMIT));
+}
+
+/// Ours takes the original's client here, and is a client of the original's server.
+fn with_original(programs: [&str; 2], port: &str, words: [&str; 2], expected: &str) {
+    if !here() {
+        return;
+    }
+    let _ready = Device::new("rxe0");
+    let [server_words, client_words] = words;
+    ask(&format!("start {} seed=1 {}", programs[0], server_words.replace("HERE", "10.1.0.1")));
+    let words = client_words.replace("THERE", "10.1.0.1");
+    let client = by_address::client_of(|| {
+        let words: Vec<&str> = words.split(' ').collect();
+        pollux_tests::program::Running::start(by_address::original(programs[1], &words))
+    });
+    by_address::check(&client, expected);
+    by_address::check(&Across::finish(), expected);
+    let words = server_words.replace("HERE", "10.1.0.2");
+    let words: Vec<&str> = words.split(' ').collect();
+    let server = by_address::serve(by_address::original(programs[0], &words), port);
+    ask(&format!("start {} seed=1 {}", programs[1], client_words.replace("THERE", "10.1.0.2")));
+    by_address::check(&Across::finish(), expected);
+    by_address::check(&server.finish(LIMIT), expected);
+}
+
+#[test]
+fn udaddy() {
+    with_original(
+        ["udaddy", "udaddy"],
+        "7174",
+        ["-b HERE -c 3", "-s THERE -c 3"],
+        "data transfers complete\n",
+    );
+}
+
+#[test]
+fn rdma_server_and_client() {
+    let words = ["-s HERE -p 7371", "-s THERE -p 7371"];
+    with_original(["rdma_server", "rdma_client"], "7371", words, ": end 0\n");
+}
+
+/// Ours asks. The other way round the original would look for TCP at the model's address, where there is none.
+#[test]
+fn cmtime() {
+    if !here() {
+        return;
+    }
+    let _ready = Device::new("rxe0");
+    let ports = ask("ports");
+    let (to_guest, _) = ports.split_once(' ').expect("two ports");
+    let server = by_address::serve(by_address::original("cmtime", &["-p", PORT, "-c", "20"]), PORT);
+    wait("TCP", LIMIT, || listens(PORT).then_some(()));
+    ask(&format!(
+        "start cmtime seed=1 -s 10.1.0.2 -p {PORT} -c 20 --tcp-host 127.0.0.1 --tcp-port {to_guest}"
+    ));
+    by_address::check(&Across::finish(), "\ndestroy qp ");
+    by_address::check(&server.finish(LIMIT), "\ndestroy qp ");
+}
+
+/// perftest by address.
+struct AcrossByAddress(Device);
+
+impl Meeting for AcrossByAddress {
+    fn both_roles(&self, name: &str, original: &str, _gid: &str, words: &[&str]) -> [[Finished; 2]; 2] {
+        let program = Program::original(original);
+        let more = words.join(" ");
+        ask(&format!("start {name} seed=1 {more} -p 18600"));
+        let there = [words, &["-p", "18600"]].concat();
+        let client = by_address::client_of(|| program.start(&self.0, &there, Some("10.1.0.1")));
+        let first = [Across::finish(), client];
+        wait("the port of the run before", LIMIT, || (!rping::listens("18600")).then_some(()));
+        let server = program.start(&self.0, &there, None);
+        wait("a listening server", LIMIT, || rping::listens("18600").then_some(()));
+        ask(&format!("start {name} seed=1 {more} -p 18600 10.1.0.2"));
+        let client = Across::finish();
+        let runs = [first, [server.finish(LIMIT), client]];
+        runs.as_flattened().iter().for_each(|end| by_address::check(end, "Data ex. method : rdma_cm"));
+        runs
+    }
+}
+
+#[test]
+fn perftest_by_address() {
+    if !here() {
+        return;
+    }
+    let meeting = AcrossByAddress(Device::new("rxe0"));
+    for (name, size, more, reports) in [
+        ("send_bw", 1024, &["-R"][..], 2),
+        ("send_bw", 1024, &["-R", "-c", "UD"], 2),
+        ("write_bw", 4096, &["-R", "-q", "2"], 2),
+        ("write_lat", 64, &["-R"], 2),
+        ("read_bw", 4096, &["-R"], 2),
+        ("send_lat", 64, &["-z"], 2),
+    ] {
+        super::perftest(&meeting, name, &[size], more, reports);
+    }
 }

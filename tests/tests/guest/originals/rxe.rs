@@ -4,8 +4,8 @@ use std::process::Command;
 
 use pollux_tests::program::Finished;
 
-use super::{Device, Meeting, Program, Within, rping, run};
-use crate::bed::here;
+use super::{Device, Meeting, Program, Within, by_address, listens, rping, run};
+use crate::bed::{here, wait};
 
 /// Runs a test with both ends there.
 fn on_rxe(test: impl FnOnce(&dyn Meeting)) {
@@ -164,5 +164,72 @@ fn ucmatose() {
         ] {
             rping::many([server(), client()], "10.0.0.1", port);
         }
+    }
+}
+
+/// Runs a server and a client, which end well and say `expected`, each ours and the original once.
+fn by_address(
+    programs: [&str; 2],
+    port: &str,
+    words: [&[&str]; 2],
+    expected: &str,
+    ready: impl Fn() -> bool,
+) {
+    if !here() {
+        return;
+    }
+    let _ready = Device::new("rxe0");
+    for [server, client] in by_address::ROLES {
+        wait("the port of the run before", super::LIMIT, || (!rping::listens(port)).then_some(()));
+        let server = by_address::serve(server(programs[0], words[0]), port);
+        wait("a server that is ready", super::LIMIT, || ready().then_some(()));
+        let client =
+            pollux_tests::program::Running::start(client(programs[1], words[1])).finish(super::LIMIT);
+        by_address::check(&client, expected);
+        by_address::check(&server.finish(super::LIMIT), expected);
+    }
+}
+
+#[test]
+fn udaddy() {
+    let words: [&[&str]; 2] = [&["-b", "10.0.0.1", "-c", "3"], &["-s", "10.0.0.1", "-c", "3"]];
+    by_address(["udaddy", "udaddy"], "7174", words, "data transfers complete\n", || true);
+}
+
+#[test]
+fn rdma_server_and_client() {
+    let words: [&[&str]; 2] = [&["-s", "10.0.0.1", "-p", "7371"], &["-s", "10.0.0.1", "-p", "7371"]];
+    by_address(["rdma_server", "rdma_client"], "7371", words, ": end 0\n", || true);
+}
+
+#[test]
+fn cmtime() {
+    let words: [&[&str]; 2] =
+        [&["-b", "10.0.0.1", "-p", "7381", "-c", "20"], &["-s", "10.0.0.1", "-p", "7381", "-c", "20"]];
+    by_address(["cmtime", "cmtime"], "7381", words, "\ndestroy qp ", || listens("7381"));
+}
+
+/// Connected by the manager, all or only what the ends say to each other.
+#[test]
+fn perftest_by_address() {
+    if !here() {
+        return;
+    }
+    let device = Device::new("rxe0");
+    let meeting = by_address::Here { device: &device, address: "10.0.0.1" };
+    for (name, size, more, reports) in [
+        ("send_bw", 1024, &["-R"][..], 2),
+        ("send_bw", 4096, &["-R", "-b", "-q", "2"], 2),
+        ("send_bw", 1024, &["-R", "-c", "UD"], 2),
+        ("send_lat", 64, &["-R"], 2),
+        ("send_lat", 64, &["-R", "-c", "UD"], 2),
+        ("write_bw", 4096, &["-R", "-T", "8"], 2),
+        ("write_lat", 64, &["-R"], 2),
+        ("read_bw", 4096, &["-R"], 2),
+        ("read_lat", 64, &["-R"], 1),
+        ("atomic_bw", 8, &["-R"], 2),
+        ("send_bw", 1024, &["-z"], 2),
+    ] {
+        super::perftest(&meeting, name, &[size], more, reports);
     }
 }

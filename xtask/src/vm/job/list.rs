@@ -48,6 +48,10 @@ const ORIGINALS: &[&str] = &[
     "/ours/raw_ethernet_lat",
     "/ours/rping",
     "/ours/ucmatose",
+    "/ours/udaddy",
+    "/ours/cmtime",
+    "/ours/rdma_server",
+    "/ours/rdma_client",
 ];
 
 /// A job of tests of `tests/tests/guest`.
