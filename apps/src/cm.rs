@@ -6,6 +6,7 @@
 //!   rping     ping-pong by READs and WRITEs
 //!   ucmatose  many connections at once
 //!   udaddy    datagrams
+//!   mckey     datagrams to a multicast group
 //!   cmtime    how fast connections are made
 //!   rdma_server, rdma_client   one message in each direction, over `message`
 //! ```
@@ -13,6 +14,7 @@
 pub mod address;
 pub mod cmtime;
 pub mod manager;
+pub mod mckey;
 pub mod message;
 pub mod rdma_client;
 pub mod rdma_server;

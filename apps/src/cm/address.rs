@@ -6,6 +6,7 @@ use clap::ValueEnum;
 use pollux_cm::PortSpace;
 
 use crate::exchange::line;
+use crate::number::number;
 use crate::rdma::Failure;
 
 /// How addresses are written.
@@ -65,6 +66,18 @@ pub fn tcp(text: &str) -> Result<PortSpace, String> {
 /// Another port space.
 pub fn udp(text: &str) -> Result<PortSpace, String> {
     space(text, "udp", PortSpace::Udp)
+}
+
+/// `-p` of a program that sends datagrams: a port space by its number.
+///
+/// # Errors
+/// Another port space.
+pub fn udp_by_number(text: &str) -> Result<PortSpace, String> {
+    let code = PortSpace::Udp.code();
+    let found = number(text).ok().filter(|number| *number == u64::from(code));
+    found
+        .map(|_| PortSpace::Udp)
+        .ok_or_else(|| format!("is the number of a port space, of which 0x{code:04x} (udp) is supported"))
 }
 
 fn space(text: &str, name: &str, space: PortSpace) -> Result<PortSpace, String> {

@@ -41,9 +41,7 @@ impl<'a> End<'a> {
         let mut cq = Cq::new(&context, CqOptions::new(2))?;
         let options = QpOptions::new(QpKind::Rc).depth(1, 1).inline(MESSAGE as u32);
         let mut qp = id.create_qp(&pd, &cq, &cq, &options)?;
-        if qp.completions() > cq.entries() {
-            cq.resize(qp.completions())?;
-        }
+        qp.make_room(&mut cq)?;
         let buffer = Buffers::new(&pd, 1, MESSAGE)?.take();
         if let (Some(buffer), Some(mut receives)) = (buffer, qp.receives()) {
             receives.piece(0, buffer);

@@ -129,9 +129,7 @@ impl<'a> End<'a> {
         let pd = Pd::new(&context)?;
         let mut cq = Cq::new(&context, CqOptions::new(2 * DEPTH))?;
         let mut qp = id.create_qp(&pd, &cq, &cq, &QpOptions::new(QpKind::Rc).depth(DEPTH, 2))?;
-        if qp.completions() > cq.entries() {
-            cq.resize(qp.completions())?;
-        }
+        qp.make_room(&mut cq)?;
         let messages = Buffers::new(&pd, 2 * DEPTH as usize, MESSAGE)?;
         let access = Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE;
         let bytes = options.size as usize;

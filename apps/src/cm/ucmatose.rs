@@ -269,9 +269,7 @@ impl Run<'_> {
         let [send_cq, recv_cq] = &cqs;
         let mut qp = id.create_qp(&pd, send_cq, recv_cq, &qp_options)?;
         for cq in &mut cqs {
-            if qp.completions() > cq.entries() {
-                cq.resize(qp.completions())?;
-            }
+            qp.make_room(cq)?;
         }
         let buffers = Buffers::new(&pd, 2 * depth as usize, self.options.size as usize)?;
         if let Some(mut receives) = qp.receives().filter(|_| self.messages > 0) {

@@ -14,9 +14,9 @@ use pollux_config::CommandLine;
 use pollux_eal::LcoreContext;
 use pollux_verbs::{Ah, Buffers, Context, Cq, CqOptions, Mtu, Path, Pd, Qp, QpKind, QpOptions};
 
-use super::address::{Format, udp};
+use super::address::{Format, udp, udp_by_number};
 use super::manager::{DATAGRAM_QKEY, RESOLUTION, gid_of, next, run as run_program, unexpected};
-use crate::number::{number, within};
+use crate::number::within;
 use crate::rdma::Failure;
 
 /// Bytes before a datagram.
@@ -41,7 +41,7 @@ pub struct Options {
     #[arg(short = 'P', value_name = "SPACE", default_value = "udp", value_parser = udp)]
     space: PortSpace,
     /// The same by its number, as older programs say it: 0x0111
-    #[arg(short = 'p', value_name = "NUMBER", value_parser = udp_by_number)]
+    #[arg(short = 'p', value_name = "NUMBER", value_parser = by_number)]
     space_number: Option<PortSpace>,
     /// Queue pairs
     #[arg(short = 'c', value_name = "N", default_value = "1", value_parser = |text: &str| within(text, 1, 4096))]
@@ -58,14 +58,8 @@ pub struct Options {
 }
 
 /// `-p`: of the original it is no port.
-fn udp_by_number(text: &str) -> Result<PortSpace, String> {
-    match number(text) {
-        Ok(number) if number == u64::from(PortSpace::Udp.code()) => Ok(PortSpace::Udp),
-        _ => Err(format!(
-            "is the number of a port space, of which 0x{:04x} (udp) is supported; the port is always {PORT}",
-            PortSpace::Udp.code()
-        )),
-    }
+fn by_number(text: &str) -> Result<PortSpace, String> {
+    udp_by_number(text).map_err(|line| format!("{line}; the port is always {PORT}"))
 }
 
 /// Runs one end.
@@ -126,9 +120,7 @@ impl Node {
         let depth = messages.max(1);
         let mut cq = Cq::new(&context, CqOptions::new(2 * depth))?;
         let mut qp = id.create_qp(&pd, &cq, &cq, &QpOptions::new(QpKind::Ud).depth(depth, depth))?;
-        if qp.completions() > cq.entries() {
-            cq.resize(qp.completions())?;
-        }
+        qp.make_room(&mut cq)?;
         let buffers = Buffers::new(&pd, 2 * depth as usize, options.size as usize + HEADER)?;
         if let Some(mut receives) = qp.receives().filter(|_| messages > 0) {
             for number in 0..messages {

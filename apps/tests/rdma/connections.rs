@@ -320,6 +320,42 @@ fn mistakes_of_udaddy_are_one_line() {
 }
 
 /// A server of connections alone.
+/// Every receiver of the group hears every message; the sender hears none.
+#[test]
+fn mckey_sends_to_a_group() {
+    const MCKEY: &str = env!("CARGO_BIN_EXE_mckey");
+    let place = Place::new();
+    let receiver = end_of(MCKEY, &place, ["a", "b"], SERVER, "", "-m 239.1.2.3 -b 10.0.0.1 -c 3 -C 5");
+    let mut receiver = Running::start(with_default_signals(&receiver));
+    receiver.wait_for("mckey: listening on 239.1.2.3");
+    let sender = end_of(MCKEY, &place, ["b", "a"], CLIENT, "", "-m 239.1.2.3 -b 10.0.0.2 -s -C 5 -S 1000");
+    let sender = Running::start(with_default_signals(&sender)).finish(LIMIT);
+    let receiver = receiver.finish(LIMIT);
+    for (end, word) in [(sender, "initiating"), (receiver, "receiving")] {
+        well(&end);
+        assert!(
+            end.stdout.contains("mckey: joined dgid: ::ffff:239.1.2.3 mlid 0x0 sl 0\n"),
+            "{}",
+            end.stdout
+        );
+        let words =
+            format!("{word} data transfers\ndata transfers complete\ntest complete\nreturn status 0\n");
+        assert!(end.stdout.ends_with(&words), "{}", end.stdout);
+    }
+    refuses(
+        MCKEY,
+        &[
+            ("-m 10.0.0.1", "option '-m': '10.0.0.1' is no multicast address: give one such as 239.1.2.3"),
+            ("-m 239.1.2.3 -p 0x0106", "is the number of a port space, of which 0x0111 (udp) is supported"),
+            (
+                "-m 239.1.2.3 -S 4096 -b 10.0.0.1",
+                "-S 4096: a datagram is at most one MTU (1024): give at most 1024",
+            ),
+            ("-m 239.1.2.3 -b 203.0.113.1", "203.0.113.1:0 is the address of no RDMA device here"),
+        ],
+    );
+}
+
 fn server_of_rping(place: &Place) -> Running {
     server(place, "", "")
 }

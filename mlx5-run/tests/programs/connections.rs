@@ -94,36 +94,46 @@ fn messages_that_the_wire_loses_are_said_again() {
     }
 }
 
-/// Our `rping` and `ucmatose`, on models of their own, and the originals, each as the server and as the client.
+/// Our programs, on models of their own, and the originals, each as the server and as the client.
 #[test]
 fn our_programs_connect_to_their_originals() {
     if !require(&[Need::RdmaCore, Need::RdmaCm]) {
         return;
     }
-    for (name, server, client) in
-        [("rping", "-s -v -C 5 -a", "-c -v -C 5 -a"), ("ucmatose", "-c 3 -b", "-c 3 -s")]
-    {
-        let Some(program) = ours(name) else { return };
+    for (server, client) in [
+        ("rping -s -v -C 5 -a 10.9.0.1", "rping -c -v -C 5 -a 10.9.0.1"),
+        ("ucmatose -c 3 -b 10.9.0.1", "ucmatose -c 3 -s 10.9.0.1"),
+        ("udaddy -c 3 -b 10.9.0.1", "udaddy -c 3 -s 10.9.0.1"),
+        ("rdma_server -s 10.9.0.1", "rdma_client -s 10.9.0.1"),
+        ("mckey -m 239.1.2.3 -b 10.9.0.1", "mckey -s -m 239.1.2.3 -b 10.9.0.2"),
+        ("ib_send_bw -R -n 100", "ib_send_bw -R -n 100 10.9.0.1"),
+        ("ib_write_lat -R -n 100", "ib_write_lat -R -n 100 10.9.0.1"),
+        ("ib_send_lat -R -c UD -n 100", "ib_send_lat -R -c UD -n 100 10.9.0.1"),
+    ] {
         for we_serve in [true, false] {
             let bed = Bed::new();
             let socket = |name: &str| bed.path().join(name).display().to_string();
             let their_wire = format!("unix:{}:{}", socket("theirs"), socket("ours"));
-            let theirs = |ip: &str, options: &str| {
-                end(&bed, ip, &["--wire", &their_wire], &format!("{name} {options} {SERVER}"))
-            };
             let vdev = format!("mlx5_model0,wire=unix:{}:{}", socket("ours"), socket("theirs"));
-            let ours = |ip: &str, options: &str| {
-                let mut ours = Command::new(&program);
+            let theirs = |ip: &str, line: &str| end(&bed, ip, &["--wire", &their_wire], line);
+            let ours = |ip: &str, line: &str| {
+                let mut words = line.split(' ');
+                let name = words.next().map_or("", |name| name.trim_start_matches("ib_"));
+                let mut ours = Command::new(ours(name)?);
                 ours.args(["-l", "0", "--no-huge", "--vdev", &format!("{vdev},ip={ip}/24"), "--"]);
-                ours.args(options.split(' ')).arg(SERVER).stdin(Stdio::null());
-                ours
+                ours.args(words).stdin(Stdio::null());
+                Some(ours)
             };
+            let ends = if we_serve { ours(SERVER, server) } else { ours(CLIENT, client) };
+            if ends.is_none() {
+                return;
+            }
             let ended = if we_serve {
-                pair(ours(SERVER, server), || theirs(CLIENT, client))
+                pair(ours(SERVER, server).expect("built"), || theirs(CLIENT, client))
             } else {
-                pair(theirs(SERVER, server), || ours(CLIENT, client))
+                pair(theirs(SERVER, server), || ours(CLIENT, client).expect("built"))
             };
-            must(&format!("{name}, we serve: {we_serve}"), ended);
+            must(&format!("{client}, we serve: {we_serve}"), ended);
         }
     }
 }

@@ -101,9 +101,7 @@ impl Conversation {
         let mut receives = Cq::new(&context, CqOptions::new(DEPTH))?;
         let mut qp = id.create_qp(&pd, &sends, &receives, &QpOptions::new(QpKind::Rc).depth(DEPTH, DEPTH))?;
         for cq in [&mut sends, &mut receives] {
-            if qp.completions() > cq.entries() {
-                cq.resize(qp.completions())?;
-            }
+            qp.make_room(cq)?;
         }
         let messages = Buffers::new(&pd, 2 * DEPTH as usize, MESSAGE)?;
         if let Some(mut room) = qp.receives() {
