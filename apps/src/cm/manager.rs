@@ -50,7 +50,7 @@ where
         Ok(manager) => program::on_main_lcore(eal, move |lcore| work(lcore, &manager)),
         Err(failure) => {
             if line.ports.is_empty() {
-                program::suggest(example, [",ip=10.0.0.1/24", ",ip=10.0.0.2/24"]);
+                program::suggest(&line.program, example, [",ip=10.0.0.1/24", ",ip=10.0.0.2/24"]);
             }
             failure.end()
         }

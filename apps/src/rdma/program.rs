@@ -17,7 +17,8 @@ where
 {
     if line.ports.is_empty() && wanted.is_none() {
         let gid = if line.program.ends_with("pingpong") { " -g 0" } else { "" };
-        suggest([(&line.program, gid), (&line.program, &format!("{gid} 127.0.0.1"))], ["", ""]);
+        let client = format!("{gid} 127.0.0.1");
+        suggest(&line.program, [(&line.program, gid), (&line.program, &client)], ["", ""]);
     }
     let RdmaBringup { devices, eal, .. } = &mut RdmaBringup::new(line, wanted)?;
     let device = chosen(devices, wanted);
@@ -50,10 +51,10 @@ where
     }
 }
 
-/// Prints two commands that work on any machine: programs and options of server and client, with keys of their models.
-pub fn suggest(commands: [(&str, &str); 2], keys: [&str; 2]) {
-    let [(program, _), _] = commands;
-    say(format_args!("{program}: to run on any machine between two device models, start in two shells:"));
+/// Prints, as the program `own`, two commands that work on any machine: programs and options of server and client, with keys of their
+/// models.
+pub fn suggest(own: &str, commands: [(&str, &str); 2], keys: [&str; 2]) {
+    say(format_args!("{own}: to run on any machine between two device models, start in two shells:"));
     for (lcore, ((program, options), keys)) in commands.into_iter().zip(keys).enumerate() {
         let (own, other) = if lcore == 0 { ("a", "b") } else { ("b", "a") };
         say(format_args!(

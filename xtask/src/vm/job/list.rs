@@ -127,7 +127,7 @@ pub(crate) fn all() -> Vec<Job> {
                 &["POLLUX_REQUIRE=guest", GUEST, "originals::rxe::", "--test-threads=1"],
             ],
             apps: ORIGINALS,
-            seconds: 420,
+            seconds: 600,
             tests: true,
             ..Job::default()
         },
@@ -150,7 +150,7 @@ pub(crate) fn all() -> Vec<Job> {
                 &["POLLUX_REQUIRE=guest", GUEST, "originals::across::", "--test-threads=1"],
             ],
             apps: ORIGINALS,
-            seconds: 420,
+            seconds: 600,
             tests: true,
             ..Job::default()
         },
