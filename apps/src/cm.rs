@@ -4,6 +4,7 @@
 //!   address   addresses as they are typed
 //!   manager   which manager: the kernel's, or one of this process over device models
 //!   rping     ping-pong by READs and WRITEs
+//!   rstream   streams, over sockets of the crate rsocket
 //!   ucmatose  many connections at once
 //!   udaddy    datagrams
 //!   mckey     datagrams to a multicast group
@@ -19,5 +20,6 @@ pub mod message;
 pub mod rdma_client;
 pub mod rdma_server;
 pub mod rping;
+pub mod rstream;
 pub mod ucmatose;
 pub mod udaddy;

@@ -69,6 +69,7 @@ pub use pollux_mempool as mempool;
 pub use pollux_port as port;
 pub use pollux_port_soft as soft;
 pub use pollux_ring as ring;
+pub use pollux_rsocket as rsocket;
 pub use pollux_verbs as verbs;
 pub use pollux_wire as wire;
 

@@ -53,6 +53,7 @@ const MAY_DEPEND: &[(&str, &[&str])] = &[
     ("pmd-mlx", &["config", "port", "mlx5-common", "uverbs", "mlx5-abi", "mempool", "eal", "frame-io"]),
     ("verbs", &["mlx5-common", "uverbs", "mlx5-abi", "mempool", "eal"]),
     ("cm", &["uverbs", "verbs"]),
+    ("rsocket", &["cm", "verbs"]),
     (
         "bringup",
         &[
@@ -86,13 +87,17 @@ const MAY_DEPEND: &[(&str, &[&str])] = &[
             "port",
             "port-soft",
             "ring",
+            "rsocket",
             "verbs",
             "wire",
         ],
     ),
     (
         "apps",
-        &["bringup", "cm", "config", "eal", "kit", "lookup", "mempool", "pollux", "port", "wire", "verbs"],
+        &[
+            "bringup", "cm", "config", "eal", "kit", "lookup", "mempool", "pollux", "port", "rsocket",
+            "wire", "verbs",
+        ],
     ),
     ("pktgen", &["bringup", "config", "eal", "frame-io", "kit", "mempool", "port", "ring", "wire"]),
     ("testpmd", &["bringup", "config", "eal", "kit", "mempool", "port", "wire"]),

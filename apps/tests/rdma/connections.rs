@@ -319,7 +319,6 @@ fn mistakes_of_udaddy_are_one_line() {
     well(&other.finish(LIMIT));
 }
 
-/// A server of connections alone.
 /// Every receiver of the group hears every message; the sender hears none.
 #[test]
 fn mckey_sends_to_a_group() {
@@ -356,6 +355,7 @@ fn mckey_sends_to_a_group() {
     );
 }
 
+/// A server of connections alone.
 fn server_of_rping(place: &Place) -> Running {
     server(place, "", "")
 }
@@ -470,4 +470,95 @@ fn mistakes_of_cmtime_are_one_line() {
         line(&server.finish(LIMIT)),
         "cmtime: the client ended after 2 of 4 connections; give both ends the same -c"
     );
+}
+
+const RSTREAM: &str = env!("CARGO_BIN_EXE_rstream");
+
+fn rstream(ends: [&str; 2], place: &Place, ip: &str, keys: &str, words: &str) -> Running {
+    let mut command = Command::new(RSTREAM);
+    let like = end(place, ends, ip, keys, words);
+    command.args(like.get_args());
+    Running::start(with_default_signals(&command))
+}
+
+/// What a table has: its rows' first five columns.
+fn rows(end: &Finished) -> Vec<Vec<String>> {
+    well(end);
+    let mut lines = end.stdout.lines();
+    let head: Vec<&str> = lines.next().expect("a head").split_whitespace().collect();
+    assert_eq!(head, ["name", "bytes", "xfers", "iters", "total", "time", "Gb/sec", "usec/xfer"]);
+    let columns = |line: &str| -> Vec<String> {
+        let columns: Vec<&str> = line.split_whitespace().collect();
+        assert_eq!(columns.len(), 8, "{line}");
+        assert!(columns[5].ends_with('s') && columns[7].parse::<f64>().is_ok_and(|us| us > 0.0), "{line}");
+        columns[..5].iter().map(|column| (*column).to_owned()).collect()
+    };
+    lines.map(columns).collect()
+}
+
+#[test]
+fn rstream_has_every_byte_there_and_back() {
+    for (keys, words, row) in [
+        ("", "-S 5000 -C 40 -I 4", "custom 4.8k 40 4 1.5m"),
+        ("", "-S 3000000 -C 2 -T b", "custom 2.8m 2 1 11m"),
+        ("", "-S 100 -C 3 -I 50 -T a -k 1 -f ip", "custom 100 3 50 29k"),
+        ("", "-S 70000 -C 5 -T a -T blocking -B 2048 -i 0", "custom 68k 5 1 683k"),
+        (",loss=0.01,dup=0.01,reorder=0.01,seed=3", "-S 20000 -C 10", "custom 19k 10 1 390k"),
+    ] {
+        let place = Place::new();
+        let words = format!("{words} -T verify");
+        let mut server = rstream(["a", "b"], &place, SERVER, keys, &format!("-b {SERVER} {words}"));
+        server.wait_for("rstream: listening on");
+        let client = rstream(["b", "a"], &place, CLIENT, "", &format!("-s {SERVER} {words}")).finish(LIMIT);
+        for done in [client, server.finish(LIMIT)] {
+            assert_eq!(rows(&done), [row.split(' ').map(str::to_owned).collect::<Vec<_>>()]);
+        }
+    }
+}
+
+/// Without RDMA the same over TCP.
+#[test]
+fn rstream_over_tcp() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
+    let port = port.expect("a free port").port();
+    let start = |words: &str| {
+        let mut command = Command::new(RSTREAM);
+        command.args(["-l", "0", "--no-huge", "--"]).args(words.split_whitespace());
+        Running::start(with_default_signals(&command))
+    };
+    let words = format!("-p {port} -S 4096 -C 50 -I 2 -T v");
+    let mut server = start(&format!("-b 127.0.0.1 {words} -T fork -T b"));
+    server.wait_for("rstream: listening on");
+    let client = start(&format!("-s 127.0.0.1 {words} -T sockets")).finish(LIMIT);
+    for done in [client, server.finish(LIMIT)] {
+        assert_eq!(rows(&done), [["custom", "4k", "50", "2", "800k"]]);
+    }
+}
+
+#[test]
+fn mistakes_with_rstream_are_one_line() {
+    let place = Place::new();
+    for (words, code, expected) in [
+        ("-b 10.0.0.9", 1, "10.0.0.9:7471 is the address of no RDMA device here"),
+        ("-s 10.0.0.9", 1, "cannot connect to 10.0.0.9:7471: RDMA_CM_EVENT_ADDR_ERROR: ETIMEDOUT"),
+        ("-s localhost -f ip", 2, "-s localhost: is not an IP address, which -f asks for"),
+        ("-T x", 2, "is none of s|sockets"),
+        ("-S 0", 2, "or all"),
+        ("-f gid", 2, "gid"),
+        ("-p 65536", 2, "65536"),
+    ] {
+        let done = rstream(["a", "b"], &place, SERVER, "", words).finish(LIMIT);
+        assert_eq!(done.status.code(), Some(code), "{words}: {:?}", done.stderr);
+        assert!(done.stderr.join("\n").contains(expected), "{words}: {:?}", done.stderr);
+    }
+    // A server that a signal ends, and one whose client says another size: the stream ends early.
+    let mut server = rstream(["a", "b"], &place, SERVER, "", "-S 1000 -C 10");
+    server.wait_for("rstream: listening on");
+    let refused = rstream(["b", "a"], &place, CLIENT, "", "-s 10.0.0.1 -p 5000").finish(LIMIT);
+    assert_eq!(
+        line(&refused),
+        "rstream: 10.0.0.1:5000 refused the connection: invalid service ID (8); start the server first, with the same -p"
+    );
+    server.signal(SIGINT);
+    well(&server.finish(LIMIT));
 }
