@@ -282,7 +282,7 @@ fn perftest_by_address() {
     for (name, size, more, reports) in [
         ("send_bw", 1024, &["-R"][..], 2),
         ("send_bw", 1024, &["-R", "-c", "UD"], 2),
-        ("write_bw", 4096, &["-R", "-q", "2"], 2),
+        ("write_bw", 4096, &["-R"], 2),
         ("write_lat", 64, &["-R"], 2),
         ("read_bw", 4096, &["-R"], 2),
         ("send_lat", 64, &["-z"], 2),

@@ -209,7 +209,8 @@ fn cmtime() {
     by_address(["cmtime", "cmtime"], "7381", words, "\ndestroy qp ", || listens("7381"));
 }
 
-/// Connected by the manager, all or only what the ends say to each other.
+/// Connected by the manager, all or only what the ends say to each other. One queue pair each: with `-q 2` the original's client of 6.24 crashes
+/// in librdmacm.
 #[test]
 fn perftest_by_address() {
     if !here() {
@@ -219,7 +220,7 @@ fn perftest_by_address() {
     let meeting = by_address::Here { device: &device, address: "10.0.0.1" };
     for (name, size, more, reports) in [
         ("send_bw", 1024, &["-R"][..], 2),
-        ("send_bw", 4096, &["-R", "-b", "-q", "2"], 2),
+        ("send_bw", 4096, &["-R", "-b"], 2),
         ("send_bw", 1024, &["-R", "-c", "UD"], 2),
         ("send_lat", 64, &["-R"], 2),
         ("send_lat", 64, &["-R", "-c", "UD"], 2),
