@@ -93,7 +93,7 @@ pub fn fragment(
 }
 
 /// The fragment of `count` bytes from `at` on.
-fn piece(
+pub(crate) fn piece(
     packet: &Mbuf,
     found: &Packet,
     at: usize,

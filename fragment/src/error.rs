@@ -1,4 +1,6 @@
-//! Why a packet is not cut.
+//! Why a packet is not cut, neither into fragments nor into segments.
+
+use pollux_wire::WireError;
 
 /// Why a packet was not cut. It is as it was, and no mbuf was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -16,6 +18,21 @@ pub enum FragmentError {
     /// Checksum or segmentation are left to the device, which sees no whole packet then.
     #[error("the packet's checksum or segmentation is left to the device: have it done before")]
     Open,
+    /// Nothing but TCP, and UDP over IPv4 without a tunnel, is cut into segments; nor are packets of 64 KiB and more, and fragments.
+    #[error("the packet is cut as neither TCP nor UDP over IPv4: {0}")]
+    Segment(#[source] WireError),
+    /// A segment has no room for payload.
+    #[error(
+        "segments of {bytes} bytes are too small for {headers} bytes of headers: must be at least {least}"
+    )]
+    SegmentBytes {
+        /// Bytes of a segment, its Ethernet header included.
+        bytes: usize,
+        /// Bytes of headers in each segment.
+        headers: usize,
+        /// The least that will do.
+        least: usize,
+    },
     /// The MTU holds no fragment.
     #[error("MTU of {mtu} bytes is too small for {headers} bytes of headers: must be at least {least}")]
     Mtu {

@@ -7,11 +7,11 @@ use proptest::prelude::*;
 
 use crate::{Counts, FragmentError, PIECES_MAX, Reassembler, fragment};
 
-fn pool(count: usize) -> MbufPool {
+pub(crate) fn pool(count: usize) -> MbufPool {
     MbufPool::builder("fragments", count).build_anonymous().expect("a pool")
 }
 
-fn mbuf(pool: &MbufPool, bytes: &[u8]) -> Mbuf {
+pub(crate) fn mbuf(pool: &MbufPool, bytes: &[u8]) -> Mbuf {
     let mut packet = pool.alloc().expect("an mbuf");
     let mut rest = bytes;
     while !rest.is_empty() {
@@ -28,7 +28,7 @@ fn mbuf(pool: &MbufPool, bytes: &[u8]) -> Mbuf {
     packet
 }
 
-fn bytes(packet: &Mbuf) -> Vec<u8> {
+pub(crate) fn bytes(packet: &Mbuf) -> Vec<u8> {
     packet.segments().collect::<Vec<_>>().concat()
 }
 

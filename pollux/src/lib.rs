@@ -10,7 +10,7 @@
 //!                   pollux::ring        lock-free rings
 //!                   pollux::wire        headers: read, built, changed in place with their checksums
 //!                   pollux::lookup      routes, exact match, flows with ageing, classification; they change while lcores read
-//!                   pollux::fragment    IP fragmentation and reassembly
+//!                   pollux::fragment    IP fragmentation and reassembly, GSO, GRO
 //!                   pollux::verbs       RDMA: protection domains, memory regions, queue pairs, completion queues
 //!                   pollux::cm          RDMA connections by address, as librdmacm makes them
 //!                   pollux::config      what a command line or a profile says, as data

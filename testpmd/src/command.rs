@@ -6,6 +6,7 @@ mod display;
 mod filter;
 mod flow;
 mod port;
+mod regroup;
 mod setting;
 
 pub(crate) use control::{start, stop};
@@ -30,13 +31,14 @@ pub fn run(session: &mut Session, line: &str) -> Result<String, String> {
 /// All commands.
 #[must_use]
 pub fn table() -> Vec<Command> {
-    let parts: [&[Command]; 7] = [
+    let parts: [&[Command]; 8] = [
         control::COMMANDS,
         display::COMMANDS,
         setting::COMMANDS,
         port::COMMANDS,
         attach::COMMANDS,
         filter::COMMANDS,
+        regroup::COMMANDS,
         flow::COMMANDS,
     ];
     parts.concat()

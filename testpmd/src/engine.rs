@@ -17,7 +17,7 @@ use pollux_port::MacAddress;
 
 use crate::lane::Lane;
 
-pub use csum::{Csum, CsumSettings};
+pub use csum::{Csum, CsumSettings, GRO_FLUSH_MAX, Regroup, gro_packets};
 pub use five_tuple_swap::FiveTupleSwap;
 pub use flowgen::Flowgen;
 pub use icmpecho::IcmpEcho;

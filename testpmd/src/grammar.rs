@@ -165,7 +165,10 @@ fn tokens(syntax: &str) -> impl Iterator<Item = Token<'_>> {
 /// The largest number that a word of that name takes.
 fn most(name: &str) -> u64 {
     match name {
-        "port" | "ports" | "queue" | "mtu" | "vlan" | "count16" | "peer" | "outer" => u16::MAX.into(),
+        "port" | "ports" | "queue" | "mtu" | "vlan" | "count16" | "peer" | "outer" | "length" => {
+            u16::MAX.into()
+        }
+        "cycles" => u8::MAX.into(),
         "rule" | "rules" | "value" => u64::MAX,
         _ => u32::MAX.into(),
     }

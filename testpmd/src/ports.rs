@@ -72,6 +72,10 @@ pub struct PortSlot {
     pub tx: Vec<Option<TxQueue>>,
     /// What `csum` has it do.
     pub csum: CsumSettings,
+    /// `csum` joins what it receives (`set port P gro on`).
+    pub gro: bool,
+    /// `csum` cuts what it sends (`set port P gso on`).
+    pub gso: bool,
     /// Tags that it inserts.
     pub marks: Marks,
     /// Its counts when forwarding started.
@@ -92,6 +96,8 @@ impl PortSlot {
             rx: Vec::new(),
             tx: Vec::new(),
             csum: CsumSettings::default(),
+            gro: false,
+            gso: false,
             marks: Marks::default(),
             begun: PortStats::default(),
             shown: None,

@@ -22,7 +22,7 @@ use pollux_port::{MacAddress, PortId, PortState};
 
 use crate::engine::{
     Csum, Ends, Engine, FiveTupleSwap, Flowgen, IcmpEcho, Io, Mac, MacSwap, Mode, Noisy, NoisySettings,
-    RxOnly, TxOnly, TxPlan, TxSettings,
+    Regroup, RxOnly, TxOnly, TxPlan, TxSettings,
 };
 use crate::forward::{self, Stream};
 use crate::lane::{Lane, LaneView, RECORD_BURSTS, STOP, Switches, TxRetry, VERBOSE};
@@ -57,6 +57,10 @@ pub struct Settings {
     pub tx: TxPlan,
     /// What `noisy` does.
     pub noisy: NoisySettings,
+    /// Rounds after which GRO lets go of what it holds (`set gro flush`).
+    pub gro_flush: u8,
+    /// Bytes of the longest frame that GSO makes (`set gso segsz`).
+    pub gso_bytes: u16,
     /// `set verbose`.
     pub verbose: u32,
     /// `set record-core-cycles`.
@@ -267,8 +271,8 @@ impl Session {
                 Ok(Flowgen::new(session.marks(plan)?, made))
             })?,
             Mode::Csum => self.launch(mode, &plans, |session, plan| {
-                let csum = session.ports.get(plan.ports.1)?.csum;
-                Ok(Csum::new(&session.ends(plan)?, session.marks(plan)?, csum))
+                let (csum, regroup) = (session.ports.get(plan.ports.1)?.csum, session.regroup(plan)?);
+                Ok(Csum::new(&session.ends(plan)?, session.marks(plan)?, csum).regrouping(regroup))
             })?,
             Mode::IcmpEcho => {
                 self.launch(mode, &plans, |session, plan| Ok(IcmpEcho::new(&session.ends(plan)?)))?
@@ -288,6 +292,15 @@ impl Session {
 
     fn marks(&self, plan: &Plan) -> Result<crate::engine::Marks, String> {
         Ok(self.ports.get(plan.ports.1)?.marks)
+    }
+
+    /// GRO where a stream receives, GSO where it sends.
+    fn regroup(&self, plan: &Plan) -> Result<Option<Box<Regroup>>, String> {
+        let (from, to) = (self.ports.get(plan.ports.0)?, self.ports.get(plan.ports.1)?);
+        let segments = self.bringup.ports.get(to.id).map_or(1, |port| port.info().max_tx_segments);
+        let gro = from.gro.then_some((self.settings.gro_flush, segments));
+        let gso = if to.gso { Some((self.settings.gso_bytes, self.pool()?)) } else { None };
+        Ok(Regroup::new(gro, gso, to.csum.tunnels))
     }
 
     fn pool(&self) -> Result<MbufPool, String> {

@@ -21,6 +21,8 @@
 //! Source: Linux `net/ipv4/tcp_offload.c` (`tcp_gso_segment`), `net/ipv4/udp_offload.c` (`__udp_gso_segment`),
 //! `net/ipv4/af_inet.c` (`inet_gso_segment`), `__skb_udp_tunnel_segment` in `udp_offload.c`, `net/ipv4/gre_offload.c`.
 
+use std::ops::Range;
+
 use zerocopy::FromBytes;
 
 use crate::checksum::{self, Sum};
@@ -48,7 +50,9 @@ enum Network {
 #[derive(Clone, Debug)]
 pub struct Segments<'a> {
     headers: &'a [u8],
+    /// What of it is at hand.
     payload: &'a [u8],
+    payload_bytes: usize,
     size: usize,
     l3: usize,
     l4: usize,
@@ -72,14 +76,16 @@ fn refuse<T>(layer: Layer, field: &'static str, value: u32, allowed: &'static st
     Err(WireError::Field { layer, field, value, allowed })
 }
 
-/// An IP header: its version, where the transport begins, where that ends, what it is.
+/// An IP header: its version, where the transport begins, where that ends, what it is. The frame has `bytes` bytes, of which `frame` is the
+/// beginning.
 fn network(
     frame: &[u8],
+    bytes: usize,
     l3: usize,
     ether_type: EtherType,
 ) -> Result<(Network, usize, usize, IpProtocol), WireError> {
     let packet = frame.get(l3..).unwrap_or_default();
-    let given = packet.len();
+    let given = bytes.saturating_sub(l3);
     match ether_type {
         EtherType::IPV4 => {
             let short = |needed| WireError::truncated(Layer::Ipv4, needed, given);
@@ -112,10 +118,13 @@ fn network(
                 return refuse(Layer::Ipv6, "version", header.version().into(), "6");
             }
             let len = match usize::from(header.payload_bytes.get()) {
-                0 => rest.len(),
+                0 => given - Ipv6Header::BYTES,
                 len => len,
             };
-            let rest = rest.get(..len).ok_or_else(|| short(Ipv6Header::BYTES + len))?;
+            if Ipv6Header::BYTES + len > given {
+                return Err(short(Ipv6Header::BYTES + len));
+            }
+            let rest = &rest[..len.min(rest.len())];
             let upper = ipv6::walk(header.next_header(), rest)?;
             if let Some(fragment) = upper.fragment {
                 return refuse(Layer::Ipv6Extension, "fragment", fragment.offset.into(), "no fragment");
@@ -146,8 +155,17 @@ impl<'a> Segments<'a> {
     /// `size` is 0; the frame is no IPv4 or IPv6 packet with that transport, is cut short, is a fragment, or has an IPv6
     /// routing header (its checksum would need the last destination).
     pub fn new(frame: &'a [u8], transport: Transport, size: u16) -> Result<Self, WireError> {
+        Self::untunnelled(frame, frame.len(), transport, size)
+    }
+
+    fn untunnelled(
+        frame: &'a [u8],
+        bytes: usize,
+        transport: Transport,
+        size: u16,
+    ) -> Result<Self, WireError> {
         let behind = vlan::skip_tags(frame)?;
-        Self::plan(frame, transport, size, (behind.offset, behind.ether_type), None)
+        Self::plan((frame, bytes), transport, size, (behind.offset, behind.ether_type), None)
     }
 
     /// The same of a frame whose transport begins at `l4`: right behind the first IP header, or inside a tunnel.
@@ -155,11 +173,27 @@ impl<'a> Segments<'a> {
     /// # Errors
     /// As [`Segments::new`]; no IP header ends there, or there are tunnels in tunnels.
     pub fn at(frame: &'a [u8], transport: Transport, size: u16, l4: usize) -> Result<Self, WireError> {
-        if let Some(tunnel) = Tunnel::around(frame, frame.len(), l4, transport.protocol()) {
+        Self::of_front(frame, frame.len(), transport, size, l4)
+    }
+
+    /// The same of a frame of `bytes` bytes of which `front` is the beginning, with all headers: its payload is put behind the headers by
+    /// the caller ([`Segments::payload`], [`Segments::mend`]).
+    ///
+    /// # Errors
+    /// As [`Segments::at`].
+    pub fn of_front(
+        front: &'a [u8],
+        bytes: usize,
+        transport: Transport,
+        size: u16,
+        l4: usize,
+    ) -> Result<Self, WireError> {
+        let bytes = bytes.max(front.len());
+        if let Some(tunnel) = Tunnel::around(front, bytes, l4, transport.protocol()) {
             let ether_type = if tunnel.inner_v4 { EtherType::IPV4 } else { EtherType::IPV6 };
-            return Self::plan(frame, transport, size, (tunnel.inner_l3, ether_type), Some(tunnel));
+            return Self::plan((front, bytes), transport, size, (tunnel.inner_l3, ether_type), Some(tunnel));
         }
-        let plain = Self::new(frame, transport, size)?;
+        let plain = Self::untunnelled(front, bytes, transport, size)?;
         if plain.l4 == l4 {
             return Ok(plain);
         }
@@ -167,7 +201,7 @@ impl<'a> Segments<'a> {
     }
 
     fn plan(
-        frame: &'a [u8],
+        (frame, bytes): (&'a [u8], usize),
         transport: Transport,
         size: u16,
         (l3, ether_type): (usize, EtherType),
@@ -176,7 +210,7 @@ impl<'a> Segments<'a> {
         if size == 0 {
             return refuse(Layer::Frame, "segment size", 0, "at least 1");
         }
-        let (network, l4, end, protocol) = network(frame, l3, ether_type)?;
+        let (network, l4, end, protocol) = network(frame, bytes, l3, ether_type)?;
         if protocol != transport.protocol() {
             return refuse(
                 Layer::Frame,
@@ -185,7 +219,7 @@ impl<'a> Segments<'a> {
                 "6 for TCP, 17 for UDP, as was asked",
             );
         }
-        let segment = &frame[l4..end];
+        let segment = frame.get(l4..end.min(frame.len())).unwrap_or_default();
         let head = match transport {
             Transport::Tcp => TcpHeader::ref_from_prefix(segment)
                 .map_err(|_| WireError::truncated(Layer::Tcp, TcpHeader::BYTES, segment.len()))?
@@ -217,7 +251,8 @@ impl<'a> Segments<'a> {
         }
         Ok(Segments {
             headers: &frame[..l4 + head],
-            payload: &frame[l4 + head..end],
+            payload: &frame[l4 + head..end.min(frame.len())],
+            payload_bytes: end - l4 - head,
             size: size.into(),
             l3,
             l4,
@@ -231,13 +266,13 @@ impl<'a> Segments<'a> {
     /// Frames to be written; at least one, since an empty payload is sent too.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.payload.len().div_ceil(self.size).max(1)
+        self.payload_bytes.div_ceil(self.size).max(1)
     }
 
     /// Bytes of the longest frame.
     #[must_use]
     pub fn bytes_max(&self) -> usize {
-        self.headers.len() + self.size.min(self.payload.len())
+        self.headers.len() + self.size.min(self.payload_bytes)
     }
 
     /// Bytes of all headers, which each frame repeats.
@@ -252,41 +287,68 @@ impl<'a> Segments<'a> {
         self.piece(index).map_or(0, |piece| self.headers.len() + piece.len())
     }
 
-    fn piece(&self, index: usize) -> Option<&'a [u8]> {
+    /// Where the payload of frame `index` stands in the frame that is cut; empty from [`Segments::count`] on.
+    #[must_use]
+    pub fn payload(&self, index: usize) -> Range<usize> {
+        let piece = self.piece(index).unwrap_or_default();
+        self.headers.len() + piece.start..self.headers.len() + piece.end
+    }
+
+    fn piece(&self, index: usize) -> Option<Range<usize>> {
         if index >= self.count() {
             return None;
         }
         let start = index * self.size;
-        Some(&self.payload[start..(start + self.size).min(self.payload.len())])
+        Some(start..(start + self.size).min(self.payload_bytes))
     }
 
     /// Writes frame `index` to the front of `out` and tells its length. Allocates nothing.
     ///
     /// # Errors
-    /// There is no such frame, or `out` is too small.
+    /// There is no such frame, its payload is not at hand, or `out` is too small.
     pub fn write(&self, index: usize, out: &mut [u8]) -> Result<usize, WireError> {
-        let Some(piece) = self.piece(index) else {
+        let bytes = self.bytes(index);
+        let given = out.len();
+        let out =
+            out.get_mut(..bytes).ok_or(WireError::NoRoom { layer: Layer::Frame, needed: bytes, given })?;
+        if let Some(piece) = self.piece(index) {
+            let needed = piece.end;
+            let payload = self.payload.get(piece);
+            let given = self.payload.len();
+            let payload = payload.ok_or_else(|| WireError::truncated(Layer::Frame, needed, given))?;
+            out[self.headers.len()..].copy_from_slice(payload);
+        }
+        self.mend(index, out)?;
+        Ok(bytes)
+    }
+
+    /// Makes `out` frame `index`: writes its headers in front of its payload, which stands there behind [`Segments::header_bytes`] bytes. Allocates
+    /// nothing.
+    ///
+    /// # Errors
+    /// There is no such frame, or it has another length.
+    pub fn mend(&self, index: usize, out: &mut [u8]) -> Result<(), WireError> {
+        if index >= self.count() {
             return Err(WireError::Field {
                 layer: Layer::Frame,
                 field: "segment number",
                 value: u32::try_from(index).unwrap_or(u32::MAX),
                 allowed: "below the count",
             });
-        };
-        let bytes = self.headers.len() + piece.len();
-        let given = out.len();
-        let out =
-            out.get_mut(..bytes).ok_or(WireError::NoRoom { layer: Layer::Frame, needed: bytes, given })?;
+        }
+        let (needed, given) = (self.bytes(index), out.len());
+        if needed != given {
+            return Err(WireError::NoRoom { layer: Layer::Frame, needed, given });
+        }
         let (headers, payload) = out.split_at_mut(self.headers.len());
         headers.copy_from_slice(self.headers);
-        payload.copy_from_slice(piece);
         let (network, transport) = headers[self.l3..].split_at_mut(self.l4 - self.l3);
-        mend_network(self.network, network, index, (transport.len() + piece.len()) as u16);
+        mend_network(self.network, network, index, (transport.len() + payload.len()) as u16);
         self.mend_transport(transport, payload, index);
         if let Some(tunnel) = self.tunnel {
             self.mend_tunnel(tunnel, headers, payload.len(), index);
         }
-        Ok(bytes)
+        Ok(())
     }
 
     /// The headers in front of what was cut; `headers` are all there are, the inner ones done.

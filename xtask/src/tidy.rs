@@ -100,7 +100,7 @@ const MAY_DEPEND: &[(&str, &[&str])] = &[
         ],
     ),
     ("pktgen", &["bringup", "config", "eal", "frame-io", "kit", "mempool", "port", "ring", "wire"]),
-    ("testpmd", &["bringup", "config", "eal", "kit", "mempool", "port", "wire"]),
+    ("testpmd", &["bringup", "config", "eal", "fragment", "kit", "mempool", "port", "wire"]),
     (
         "benches",
         &[

@@ -1,8 +1,9 @@
 //! csum: checksums of IP, UDP, TCP and SCTP anew, each in software or by the port that sends, in tunnels too; large TCP packets cut by
-//! the port.
+//! the port, or here (GSO); what a TCP sender cut joined again (GRO).
 //!
 //! Counts what was received with wrong sums, as the receiving port tells it.
 
+mod regroup;
 mod tunnel;
 
 use pollux_mempool::{Mbuf, RxFlags, TxFlags, TxOffload};
@@ -14,6 +15,8 @@ use zerocopy::FromBytes;
 
 use super::{Ends, Engine, Marks};
 use crate::lane::{Count, Lane, LaneCounters};
+
+pub use regroup::{GRO_FLUSH_MAX, Regroup, gro_packets};
 
 /// What the port that sends is to do (`csum set`, `tso set`, `tunnel_tso set`); of tunnelled packets the inner layers where it does not
 /// say outer.
@@ -47,6 +50,7 @@ pub struct Csum {
     head: [u8; 12],
     marks: Marks,
     settings: CsumSettings,
+    regroup: Option<Box<Regroup>>,
 }
 
 /// A packet's layers, the innermost ones first.
@@ -108,12 +112,23 @@ impl Csum {
     /// For a stream with these ends.
     #[must_use]
     pub fn new(ends: &Ends, marks: Marks, settings: CsumSettings) -> Self {
-        Self { head: ends.head(), marks, settings }
+        Self { head: ends.head(), marks, settings, regroup: None }
+    }
+
+    /// The same with GRO or GSO.
+    #[must_use]
+    pub fn regrouping(self, regroup: Option<Box<Regroup>>) -> Self {
+        Self { regroup, ..self }
     }
 
     /// Sets the addresses, and the sums or what is asked of the port; whether anything is asked.
     #[inline]
     fn edit(&self, mbuf: &mut Mbuf) -> bool {
+        self.edit_as(mbuf, &self.settings)
+    }
+
+    #[inline(always)]
+    fn edit_as(&self, mbuf: &mut Mbuf, settings: &CsumSettings) -> bool {
         let Some(data) = mbuf.data_mut() else { return false };
         if let Some(addresses) = data.first_chunk_mut::<12>() {
             *addresses = self.head;
@@ -126,10 +141,33 @@ impl Csum {
             // Not IP, or a packet that is to be cut as its sender asked.
             return !mbuf.tx_flags().is_empty();
         }
-        let layers = Layers::of(mbuf.data(), parsed, self.settings.tunnels);
-        self.sums(mbuf, &layers)
+        let layers = Layers::of(mbuf.data(), parsed, settings.tunnels);
+        settings.sums(mbuf, &layers)
     }
 
+    #[cold]
+    fn count_told(&self, lane: &Lane) {
+        for mbuf in &lane.burst {
+            if mbuf.rx_flags().intersects(TOLD) {
+                count(&lane.counters, mbuf.rx_flags());
+            }
+        }
+    }
+
+    /// Sends the burst.
+    #[inline]
+    fn ship(&self, lane: &mut Lane, asks: bool) {
+        self.marks.put(lane.packets());
+        // What cannot be sent as it asks is dropped.
+        while asks && let Err(bad) = lane.tx.tx_prepare(&mut lane.burst) {
+            drop(lane.burst.remove(bad.index));
+            lane.counters.add(Count::Dropped, 1);
+        }
+        lane.send();
+    }
+}
+
+impl CsumSettings {
     fn sums(&self, mbuf: &mut Mbuf, layers: &Layers) -> bool {
         let offload = layers.offload();
         let port = if offload.is_some() { self.by_port(mbuf, layers) } else { ByPort::default() };
@@ -155,15 +193,15 @@ impl Csum {
 
     /// What of a packet is the port's to do. A sum around it that is computed here covers the inner ones, so these are computed here too.
     fn by_port(&self, mbuf: &Mbuf, layers: &Layers) -> ByPort {
-        let CsumSettings { ip, udp, tcp, sctp, outer_ip, outer_udp, .. } = self.settings;
+        let CsumSettings { ip, udp, tcp, sctp, outer_ip, outer_udp, .. } = *self;
         let Some(Tunnel { encapsulation, outer_v4, .. }) = layers.around else {
-            let cut = self.cut(mbuf, layers, self.settings.tso_bytes);
+            let cut = self.cut(mbuf, layers, self.tso_bytes);
             return ByPort { ip, udp, tcp, sctp, cut, ..ByPort::default() };
         };
         // Each piece has another outer header. A sum of GRE is nobody's but ours.
         let may_be_cut = (outer_ip || !outer_v4) && encapsulation != Encapsulation::Gre { checksum: true };
-        let cut_as = if may_be_cut { tunnel::cut_as(encapsulation, self.settings.tunnel_tso) } else { None };
-        let cut = cut_as.and_then(|_| self.cut(mbuf, layers, self.settings.tunnel_tso_bytes));
+        let cut_as = if may_be_cut { tunnel::cut_as(encapsulation, self.tunnel_tso) } else { None };
+        let cut = cut_as.and_then(|_| self.cut(mbuf, layers, self.tunnel_tso_bytes));
         let kind = cut_as.filter(|_| cut.is_some()).unwrap_or_else(|| tunnel::kind(encapsulation));
         let covered_by_us = match encapsulation {
             Encapsulation::Udp { checksum, .. } => checksum && cut.is_none() && !outer_udp,
@@ -294,6 +332,11 @@ impl Engine for Csum {
     #[inline]
     fn round(&mut self, lane: &mut Lane) -> usize {
         let received = lane.receive();
+        if let Some(regroup) = &self.regroup
+            && (received != 0 || regroup.held() != 0)
+        {
+            return self.regroup(lane, false);
+        }
         if received == 0 {
             return 0;
         }
@@ -305,14 +348,16 @@ impl Engine for Csum {
             }
             asks |= self.edit(&mut lane.burst[at]);
         }
-        self.marks.put(lane.packets());
-        // What cannot be sent as it asks is dropped.
-        while asks && let Err(bad) = lane.tx.tx_prepare(&mut lane.burst) {
-            drop(lane.burst.remove(bad.index));
-            lane.counters.add(Count::Dropped, 1);
-        }
-        lane.send();
+        self.ship(lane, asks);
         received
+    }
+
+    fn has_work(&self) -> bool {
+        self.regroup.as_ref().is_some_and(|regroup| regroup.held() != 0)
+    }
+
+    fn finish(&mut self, lane: &mut Lane) {
+        self.regroup(lane, true);
     }
 }
 

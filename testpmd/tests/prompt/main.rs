@@ -3,6 +3,7 @@
 mod attach;
 mod dts;
 mod engines;
+mod regroup;
 mod telemetry;
 mod transcript;
 mod typist;
