@@ -77,7 +77,7 @@ fn dpdk() -> Outcome {
     match dts::fetch()? {
         Ok(dts) => {
             let tests = ["test", "--workspace", "--test=prompt", "dts"];
-            must(cargo(&tests).env("POLLUX_DPDK_DTS", dts))
+            must(cargo(&tests).env(dts::AT_HAND, dts))
         }
         Err(why) => {
             eprintln!("xtask: skipped: the parsers of DPDK's test suite: {why}");

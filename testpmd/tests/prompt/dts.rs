@@ -69,9 +69,16 @@ fn dpdks_own_parsers_read_our_output() {
     let packet: String = burst.lines().take(3).collect::<Vec<_>>().join("\n");
     texts.push(("TestPmdVerbosePacket", format!("port 0/queue {packet}")));
 
-    let parsed = parsed(Path::new(&dts), &texts);
+    let dts = Path::new(&dts);
+    let parsed = parsed(dts, &texts);
+    // Older suites do not have all classes.
+    let lacks = |place: usize| parsed[place].as_object().is_some_and(serde_json::Map::is_empty);
+    for (place, (class, _)) in texts.iter().enumerate().filter(|(place, _)| lacks(*place)) {
+        println!("skipped: this suite has no {class}");
+        assert!(place != 0, "no parser of ports: is {} DPDK's test suite?", dts.display());
+    }
     let is = |place: usize, field: &str, wanted: &str| {
-        assert_eq!(parsed[place][field], wanted, "{field} of {}", parsed[place]);
+        assert!(lacks(place) || parsed[place][field] == wanted, "{field} of {}", parsed[place]);
     };
     is(0, "id", "0");
     is(0, "driver_name", "mlx5_pci");
@@ -84,7 +91,7 @@ fn dpdks_own_parsers_read_our_output() {
     is(2, "is_queue_started", "True");
     let offers = |place: usize, wanted: &str| {
         let all = format!("{} {}", parsed[place]["per_queue"], parsed[place]["per_port"]);
-        assert!(all.contains(wanted), "{wanted} in {all}");
+        assert!(lacks(place) || all.contains(wanted), "{wanted} in {all}");
     };
     offers(3, "SCATTER");
     offers(4, "TCP_TSO");
