@@ -11,7 +11,7 @@
 //! ```
 //!
 //! The program `doctor` calls it; it calls `pollux-eal` for topology and huge pages, `pollux-uverbs` for RDMA devices and
-//! `pollux-config` for lists of lcores. It reads and never changes anything. Every fact is a file below a root that is an argument,
+//! `pollux-config` for lists of lcores. It reads and never changes anything, but for [`Reservation`]. Every fact is a file below a root that is an argument,
 //! so that a tree of another machine can be examined.
 //!
 //! ```
@@ -32,6 +32,7 @@ mod machine;
 mod process;
 mod report;
 mod root;
+mod show;
 mod survey;
 
 use std::path::PathBuf;
@@ -41,6 +42,7 @@ use pollux_config::LcoreSet;
 pub use check::all as checks;
 pub use finding::{Check, Finding, Mend, Severity};
 pub use report::{JsonReport, Report, Style};
+pub use show::{Reservation, Show, show};
 pub use survey::{CardReport, Survey};
 
 use machine::Machine;
@@ -99,6 +101,13 @@ pub enum DoctorError {
         /// The file.
         path: PathBuf,
         /// What is wrong with it, and what mends it.
+        problem: String,
+    },
+
+    /// What cannot be shown or reserved.
+    #[error("{problem}")]
+    Show {
+        /// Why not.
         problem: String,
     },
 

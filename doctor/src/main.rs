@@ -7,11 +7,14 @@ use std::process::ExitCode;
 use clap::Parser;
 use pollux_bringup::program::OutputFile;
 use pollux_config::LcoreSet;
-use pollux_doctor::{CardReport, DoctorError, JsonReport, Request, Style, Survey, examine, explain};
+use pollux_doctor::{
+    CardReport, DoctorError, JsonReport, Request, Reservation, Show, Style, Survey, examine, explain, show,
+};
 
-/// Check what this machine lacks for the dataplane. Reads only; `docs/doctor.md` lists the checks.
+/// Check what this machine lacks for the dataplane, or show what it has. Reads only, but for --reserve; `docs/doctor.md` lists the checks.
 ///
-/// Exit status: 0 if nothing stops the dataplane, 1 for a problem, 2 for a mistake on the command line.
+/// Exit status: 0 if nothing stops the dataplane, 1 for a problem, 2 for a mistake on the command line, or for what cannot be shown or
+/// reserved.
 #[derive(Parser)]
 #[command(name = "doctor", version)]
 struct Cli {
@@ -40,9 +43,44 @@ struct Cli {
     /// Examine the files of another machine: a directory that holds its sys, proc and dev
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
+    /// Show huge pages, the processors of each core, or network devices and their drivers, as dpdk-hugepages, cpu_layout and dpdk-devbind do
+    #[arg(long, value_name = "WHAT", value_enum, conflicts_with_all = ["card", "lcores", "all", "json"])]
+    show: Option<What>,
+    /// Reserve so many bytes of huge pages (1G, 512M): the pool becomes as large
+    #[arg(long, value_name = "SIZE", value_parser = bytes, conflicts_with_all = ["card", "lcores", "all", "json", "show"])]
+    reserve: Option<usize>,
+    /// Size of the pages that are reserved (2M, 1G) [default: the machine's]
+    #[arg(long, value_name = "SIZE", value_parser = bytes, requires = "reserve")]
+    page_size: Option<usize>,
+    /// Reserve on this NUMA node alone
+    #[arg(long, value_name = "NODE", requires = "reserve")]
+    node: Option<u16>,
     /// Explain a check and name its sources
     #[arg(long, value_name = "ID", exclusive = true)]
     explain: Option<String>,
+}
+
+/// What `--show` takes.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum What {
+    Hugepages,
+    Cpus,
+    Devices,
+}
+
+/// A number of bytes: `2M`, `1G`, `2048K`.
+fn bytes(text: &str) -> Result<usize, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let shift = match text[digits.len()..].to_ascii_uppercase().as_str() {
+        "K" | "KB" | "KIB" => 10,
+        "M" | "MB" | "MIB" => 20,
+        "G" | "GB" | "GIB" => 30,
+        _ => return Err("must be a number with K, M or G behind it".into()),
+    };
+    let count: Option<usize> = digits.parse().ok().filter(|count| *count > 0);
+    count
+        .and_then(|count| count.checked_mul(1 << shift))
+        .ok_or_else(|| "must be a number of bytes above 0".into())
 }
 
 /// Status for a mistake on the command line, as clap's.
@@ -75,6 +113,18 @@ fn output(cli: Cli) -> Result<(String, ExitCode), DoctorError> {
     }
     if let Some(card) = cli.card.as_deref().filter(|_| cli.dry_run || cli.report.is_some()) {
         return survey(card, cli.report.as_deref().filter(|_| !cli.dry_run));
+    }
+    if let Some(what) = cli.show {
+        let what = match what {
+            What::Hugepages => Show::HugePages,
+            What::Cpus => Show::Cpus,
+            What::Devices => Show::Devices,
+        };
+        return Ok((show(what, &cli.root)?, ExitCode::SUCCESS));
+    }
+    if let Some(bytes) = cli.reserve {
+        let reservation = Reservation { bytes, page_bytes: cli.page_size, node: cli.node };
+        return Ok((reservation.make(&cli.root)?, ExitCode::SUCCESS));
     }
     let report = examine(&Request { root: cli.root, card: cli.card, lcores: cli.lcores })?;
     let text = if cli.json {

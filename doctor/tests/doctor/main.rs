@@ -3,5 +3,6 @@
 mod golden;
 mod hostile;
 mod program;
+mod show;
 mod survey;
 mod tree;
