@@ -79,12 +79,14 @@ impl Bringup {
         prepared: Prepared,
     ) -> Result<PortId, BringupError> {
         let name = &spec.device.name;
-        let Opened { driver, model } = prepared.open(name, &self.eal).map_err(|error| error.named(name))?;
+        let Opened { driver, model, trace } =
+            prepared.open(name, &self.eal).map_err(|error| error.named(name))?;
         let id = match id {
             Some(id) => self.ports.put_back(id, name, driver).map(|()| id)?,
             None => self.ports.add(name, driver)?,
         };
         self.modelled.put(name, model.as_ref());
+        self.traces.put(name, trace);
         let place = usize::from(id.0);
         // Ports that the program itself added have no device here.
         self.devices.resize_with(self.devices.len().max(place + 1), || None);
@@ -109,6 +111,7 @@ impl Bringup {
         let device = device.ok_or(BringupError::NoPort { port: id.0 })?;
         drop(self.ports.remove(id));
         self.modelled.put(&device.spec.device.name, None);
+        self.traces.remove(&device.spec.device.name);
         Ok(())
     }
 }

@@ -79,9 +79,9 @@ pub(crate) struct Prepared {
 
 impl Prepared {
     pub(crate) fn open(self, name: &str, eal: &Eal) -> Result<Opened, PortError> {
-        let Opened { driver, model } = (self.open)(name, eal)?;
+        let Opened { driver, model, trace } = (self.open)(name, eal)?;
         let driver = layer::wrap(name, driver, &self.layers, pollux_port_soft::tee::open)?;
-        Ok(Opened { driver, model })
+        Ok(Opened { driver, model, trace })
     }
 }
 

@@ -65,6 +65,7 @@ pub struct Bringup {
     /// Their models, for telemetry.
     modelled: telemetry::Models,
     rdma: telemetry::RdmaDevices,
+    traces: telemetry::Traces,
     drivers: Drivers,
     line: CommandLine,
     pool_options: PoolOptions,
@@ -115,14 +116,15 @@ impl Bringup {
         let logs = eal.enter_logs();
         eal.handle_signals()?;
         let (ports, modelled) = (Ports::new(), telemetry::Models::default());
-        let rdma = telemetry::RdmaDevices::default();
-        telemetry::register(&eal, &line, &ports.views(), &modelled, &rdma)?;
+        let (rdma, traces) = (telemetry::RdmaDevices::default(), telemetry::Traces::default());
+        telemetry::register(&eal, &line, &ports.views(), &modelled, &rdma, &traces)?;
         let mut bringup = Self {
             _captures: None,
             ports,
             devices: Vec::new(),
             modelled,
             rdma,
+            traces,
             drivers,
             line,
             pool_options,
@@ -233,6 +235,7 @@ impl Bringup {
         let device = self.device(id)?;
         let opened = self.drivers.rdma_beside(&device.spec.device, device.model.as_ref(), &self.eal)?;
         self.rdma.put(&opened);
+        self.traces.put(&opened.name, opened.trace.clone());
         Ok(opened)
     }
 

@@ -6,6 +6,7 @@ mod ethdev;
 mod model;
 mod pool;
 mod rdma;
+mod trace;
 
 use pollux_config::CommandLine;
 use pollux_eal::telemetry::Value;
@@ -17,23 +18,26 @@ use crate::RdmaDevice;
 pub(crate) use model::Models;
 pub(crate) use pool::pools;
 pub(crate) use rdma::RdmaDevices;
+pub(crate) use trace::{LiveTrace, Traces};
 
-/// Registers `/eal/params`, `/eal/app_params`, `/ethdev/*`, `/mempool/*`, `/ring/*`, `/model/ledger` and `/rdma/*`.
+/// Registers `/eal/params`, `/eal/app_params`, `/ethdev/*`, `/mempool/*`, `/ring/*`, `/model/ledger`, `/rdma/*` and `/uverbs/trace`.
 pub(crate) fn register(
     eal: &Eal,
     line: &CommandLine,
     ports: &PortViews,
     models: &Models,
     devices: &RdmaDevices,
+    traces: &Traces,
 ) -> Result<(), EalError> {
     register_arguments(eal, line)?;
     ethdev::register(eal.telemetry(), ports)?;
     pool::register(eal.telemetry(), ports, eal.memory())?;
     model::register(eal.telemetry(), models)?;
+    trace::register(eal, traces)?;
     rdma::register(eal.telemetry(), devices)
 }
 
-/// Registers what a program of RDMA has of these: `/eal/params`, `/eal/app_params`, `/model/ledger` and `/rdma/*`.
+/// Registers what a program of RDMA has of these: `/eal/params`, `/eal/app_params`, `/model/ledger`, `/rdma/*` and `/uverbs/trace`.
 pub(crate) fn register_for_rdma(
     eal: &Eal,
     line: &CommandLine,
@@ -45,6 +49,9 @@ pub(crate) fn register_for_rdma(
     model::register(eal.telemetry(), &models)?;
     let open = RdmaDevices::default();
     devices.iter().for_each(|device| open.put(device));
+    let traces = Traces::default();
+    devices.iter().for_each(|device| traces.put(&device.name, device.trace.clone()));
+    trace::register(eal, &traces)?;
     rdma::register(eal.telemetry(), &open)
 }
 

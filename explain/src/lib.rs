@@ -3,6 +3,7 @@
 //! ```text
 //!   line ── parse ──► Line ── names and layouts (uverbs::abi, mlx5_abi::kernel) ──► text: Explainer
 //!   trace ── normal ──► the same text for runs that ask and answer the same
+//!   process ── /proc, its telemetry ──► files, pages, queues and their states: Process, Told; its calls as it makes them: Live
 //! ```
 //!
 //! The tables by which calls are told by name stand beside the layouts that drivers write by: in `pollux-uverbs` what is the kernel's,
@@ -21,7 +22,9 @@ pub mod line;
 mod names;
 pub mod normal;
 mod part;
+mod process;
 mod queues;
 mod text;
 
+pub use process::{Live, Process, Told};
 pub use text::{Explainer, title};

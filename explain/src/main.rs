@@ -1,4 +1,4 @@
-//! `explain`: a trace of uverbs calls in words.
+//! `explain`: a trace of uverbs calls in words, or what a process that runs has of its devices.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
@@ -11,13 +11,16 @@ use std::time::Duration;
 
 use clap::Parser;
 use pollux_eal::signal::EndSignals;
-use pollux_explain::Explainer;
+use pollux_explain::{Explainer, Live, Process, Told};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Explain a trace of uverbs calls: each with its attributes by name, the way it takes, what it maps, the states of queue pairs, and,
 /// of a device model, send entries, doorbells and completions.
 ///
-/// A program of Pollux writes one where the environment has POLLUX_UVERBS_TRACE=FILE: a file FILE.DEVICE for each device; any other
+/// Of a process that runs (--pid) it tells the device files and pages that it has, and of a program of Pollux its queues and their
+/// states, and with --follow its calls from now on.
+///
+/// A program of Pollux writes a trace where the environment has POLLUX_UVERBS_TRACE=FILE: a file FILE.DEVICE for each device; any other
 /// program does under `mlx5-run --trace FILE`. SIGINT, SIGTERM or SIGHUP end it behind a whole line, with what it was in all; a program
 /// that it runs is ended, and what it asked is explained. Exit status: 0, or 1 if a line is none of a trace, 2 for a mistake on the
 /// command line.
@@ -25,7 +28,7 @@ use rustix::process::{Pid, Signal, kill_process};
 #[command(name = "explain", version)]
 struct Cli {
     /// Trace to explain; `-` is standard input
-    #[arg(value_name = "FILE", required_unless_present = "program")]
+    #[arg(value_name = "FILE", required_unless_present_any = ["program", "pid"])]
     file: Option<PathBuf>,
     /// Write names in the place of addresses and keys, so that two runs read the same
     #[arg(long)]
@@ -33,6 +36,12 @@ struct Cli {
     /// Go on while the file grows, until a signal: of a process that runs
     #[arg(long, short = 'f', conflicts_with = "program")]
     follow: bool,
+    /// Tell what this process has of its devices
+    #[arg(long, short = 'p', value_name = "PID", conflicts_with_all = ["file", "program"])]
+    pid: Option<u32>,
+    /// With --pid and --follow: of a device model also doorbells, send entries and completions, as they come
+    #[arg(long, requires = "pid", requires = "follow")]
+    fast_path: bool,
     /// Run a program of Pollux, and explain what it asked of each device
     #[arg(last = true, value_name = "PROGRAM", conflicts_with = "file")]
     program: Vec<String>,
@@ -50,9 +59,10 @@ const FAST_PATH: &str = "POLLUX_UVERBS_TRACE_FAST_PATH";
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let done = Input::new().and_then(|input| match &cli.file {
-        Some(file) => explain(&cli, file, &input).map(|clean| if clean { 0 } else { 1 }),
-        None => run(&cli, &input),
+    let done = Input::new().and_then(|input| match (&cli.file, cli.pid) {
+        (Some(file), _) => explain(&cli, file, &input).map(|clean| if clean { 0 } else { 1 }),
+        (None, Some(pid)) => running(&cli, pid, &input).map(|()| 0),
+        (None, None) => run(&cli, &input),
     });
     match done {
         Ok(status) => ExitCode::from(status),
@@ -177,6 +187,35 @@ fn explain(cli: &Cli, file: &Path, input: &Input) -> Result<bool, Failed> {
     }
     write(&explainer.summary())?;
     Ok(explainer.is_clean())
+}
+
+/// What a process has of its devices, and what it asks of them until a signal or its end.
+fn running(cli: &Cli, pid: u32, input: &Input) -> Result<(), Failed> {
+    let cannot = |why: io::Error| Failed::Input(format!("process {pid}: {why}"));
+    let process = Process::read(Path::new("/"), pid).map_err(cannot)?;
+    write(&process.text())?;
+    let connect = |path| Told::connect(path, pid).map_err(cannot);
+    let told = process.telemetry().map(connect).transpose()?;
+    if let Some(told) = &told {
+        write(&told.text().map_err(cannot)?)?;
+    }
+    if !cli.follow {
+        return Ok(());
+    }
+    let no_telemetry = || {
+        Failed::Input(format!("process {pid}: has no telemetry: calls are told by programs of Pollux alone"))
+    };
+    let mut live = Live::begin(told.ok_or_else(no_telemetry)?, cli.names, cli.fast_path).map_err(cannot)?;
+    write("calls from now on:\n")?;
+    while !input.is_stopped() && Path::new(&format!("/proc/{pid}/fd")).exists() {
+        let more = live.more().map_err(cannot)?;
+        if more.is_empty() {
+            let _stop = input.next.recv_timeout(LOOK);
+        }
+        write(&more)?;
+    }
+    write(&live.end().map_err(cannot)?)?;
+    write(&live.summary())
 }
 
 fn write(text: &str) -> Result<(), Failed> {

@@ -465,7 +465,7 @@ fn field(shape: Shape, bytes: &[u8], wanted: &str) -> Option<u64> {
 }
 
 /// What an offset maps.
-fn mapped(offset: u64) -> String {
+pub(crate) fn mapped(offset: u64) -> String {
     let Some((command, index)) = mmap::of(offset, PAGE) else { return format!("offset {offset:#x}") };
     let what = match command {
         mmap::REGULAR_PAGE => "UAR page of the context",

@@ -15,9 +15,9 @@
 #![expect(unsafe_code, reason = "a channel in front of another")]
 
 use std::fmt;
-use std::io::Write;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::call::{Call, Value, WriteCall};
 use crate::channel::{Channel, Route};
@@ -33,6 +33,85 @@ pub struct Traced {
     /// What its lines end in; empty where all lines are its own.
     end: String,
     to: Mutex<Box<dyn Write + Send>>,
+    /// Turns the lines on; where there is none, they always are.
+    switch: Option<Switch>,
+}
+
+/// Turns lines on and off while their channels are at work. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub struct Switch(Arc<Switched>);
+
+#[derive(Default)]
+struct Switched {
+    /// Read before each call, so that a call costs nothing while there are no lines.
+    on: AtomicBool,
+    to: Mutex<Option<Bounded>>,
+}
+
+impl fmt::Debug for Switched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Switched").field("on", &self.on).finish_non_exhaustive()
+    }
+}
+
+/// What is written to, and how many bytes more.
+struct Bounded {
+    to: Box<dyn Write + Send>,
+    left: usize,
+}
+
+impl Switch {
+    /// Lines go to `to` from now on, `bytes_max` bytes at most: then they are off again.
+    pub fn on(&self, to: Box<dyn Write + Send>, bytes_max: usize) {
+        *self.to() = Some(Bounded { to, left: bytes_max });
+        self.0.on.store(true, Ordering::Relaxed);
+    }
+
+    /// Lines go nowhere.
+    pub fn off(&self) {
+        self.0.on.store(false, Ordering::Relaxed);
+        *self.to() = None;
+    }
+
+    /// Whether lines go anywhere.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.0.on.load(Ordering::Relaxed)
+    }
+
+    /// Whether there is another clone: a channel, or who turns it.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
+    fn to(&self) -> MutexGuard<'_, Option<Bounded>> {
+        self.0.to.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is written goes to where lines go, or nowhere.
+impl Write for Switch {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut to = self.to();
+        if let Some(bounded) = &mut *to {
+            match bounded.left.checked_sub(bytes.len()) {
+                Some(left) => {
+                    bounded.left = left;
+                    bounded.to.write_all(bytes)?;
+                }
+                None => {
+                    self.0.on.store(false, Ordering::Relaxed);
+                    *to = None;
+                }
+            }
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 impl fmt::Debug for Traced {
@@ -46,12 +125,24 @@ impl Traced {
     #[must_use]
     pub fn new(channel: Arc<dyn Channel>, to: Box<dyn Write + Send>) -> Self {
         let number = CHANNELS.fetch_add(1, Ordering::Relaxed);
-        Self { channel, end: format!(" @{}.{number}", std::process::id()), to: Mutex::new(to) }
+        Self { channel, end: format!(" @{}.{number}", std::process::id()), to: Mutex::new(to), switch: None }
+    }
+
+    /// Writes what goes through `channel` to where `switch` says, while it says so.
+    #[must_use]
+    pub fn switched(channel: Arc<dyn Channel>, switch: Switch) -> Self {
+        let mut traced = Self::new(channel, Box::new(switch.clone()));
+        traced.switch = Some(switch);
+        traced
+    }
+
+    fn is_on(&self) -> bool {
+        self.switch.as_ref().is_none_or(Switch::is_on)
     }
 
     /// Writes what goes through `channel` to `to`, where no other channel writes: without a number, and without a line for its end.
     fn alone(channel: Arc<dyn Channel>, to: Box<dyn Write + Send>) -> Self {
-        Self { channel, end: String::new(), to: Mutex::new(to) }
+        Self { channel, end: String::new(), to: Mutex::new(to), switch: None }
     }
 
     fn line(&self, asked: &str, outcome: Result<(), Errno>, answered: &str) {
@@ -71,7 +162,7 @@ impl Traced {
 
 impl Drop for Traced {
     fn drop(&mut self) {
-        if !self.end.is_empty() {
+        if !self.end.is_empty() && self.is_on() {
             self.write_line("close");
         }
     }
@@ -79,6 +170,10 @@ impl Drop for Traced {
 
 impl Channel for Traced {
     unsafe fn call(&self, call: &mut Call<'_>) -> Result<(), Errno> {
+        if !self.is_on() {
+            // SAFETY: the same call, by the caller.
+            return unsafe { self.channel.call(call) };
+        }
         let mut asked = format!("call {:#06x}/{:#06x}", call.object, call.method);
         for attribute in call.attributes() {
             let value = match &attribute.value {
@@ -113,6 +208,10 @@ impl Channel for Traced {
     }
 
     unsafe fn write(&self, command: &mut WriteCall<'_>, route: Route) -> Result<(), Errno> {
+        if !self.is_on() {
+            // SAFETY: the same command, by the caller.
+            return unsafe { self.channel.write(command, route) };
+        }
         let (number, core, driver) = (command.command, hex(command.core_in), hex(command.driver_in));
         let asked = format!("write {number:#010x} {route:?} core={core} driver={driver}");
         // SAFETY: the same command, by the caller.
@@ -129,6 +228,9 @@ impl Channel for Traced {
 
     fn map(&self, offset: u64, bytes: usize, protection: Protection) -> Result<Page, Errno> {
         let page = self.channel.map(offset, bytes, protection);
+        if !self.is_on() {
+            return page;
+        }
         let asked = format!("map {offset:#x} {bytes} {protection:?}");
         self.line(&asked, page.as_ref().map(drop).map_err(|errno| *errno), "");
         page

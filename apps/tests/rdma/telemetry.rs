@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use pollux_explain::{Live, Process, Told};
 use pollux_tests::patience::patient;
 use pollux_tests::program::{Running, with_default_signals};
 use pollux_tests::telemetry::{Client, has_script, script};
@@ -124,6 +125,53 @@ fn a_bandwidth_test_tells_its_queues_its_memory_and_its_counters() {
     }
     stop([client, server]);
     assert!(!Path::new(&runtime(&place, "a").join("dpdk/rte/dpdk_telemetry.v2")).exists());
+}
+
+/// `explain --pid`: what the process has, and what it does while somebody watches.
+#[test]
+fn a_process_at_work_is_explained() {
+    let place = Place::new();
+    let program = env!("CARGO_BIN_EXE_write_bw");
+    let options = ["--run_infinitely", "-D", "1", "-s", "2000"];
+    let mut server = end(&place, program, ["a", "b"], "", &options);
+    server.wait_for("Waiting for client");
+    let client = end(&place, program, ["b", "a"], "", &[&options[..], &["127.0.0.1"]].concat());
+    let there = client_of(&place, "b");
+    until(&there, &format!("/rdma/stats,{DEVICE}"), |stats| stats["sends_posted"].as_u64() > Some(100));
+    let process = Process::read(Path::new("/"), client.pid()).expect("it runs");
+    let socket = runtime(&place, "b").join("dpdk/rte/dpdk_telemetry.v2");
+    assert_eq!(process.telemetry(), Some(&*socket), "{}", process.text());
+    assert!(process.text().contains("write_bw") && !process.has_device(), "{}", process.text());
+    assert!(Told::connect(&socket, server.pid()).is_err(), "that is another process");
+    let told = Told::connect(&socket, client.pid()).expect("it answers");
+    let text = told.text().expect("it answers");
+    for part in [
+        &format!("RDMA device {DEVICE}: "),
+        "type=RC state=RTS ",
+        "\n  cq 0x",
+        "\n  mr 0x",
+        "which is a model",
+    ] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    let mut live = Live::begin(told, true, true).expect("it writes");
+    let path = live.paths().next().expect("a file").to_owned();
+    assert_eq!(there.ask("/uverbs/trace"), json!({ DEVICE: true }));
+    let (mut said, limit) = (String::new(), Instant::now() + patient(Duration::from_secs(20)));
+    while !(said.contains("post_send, fast path") && said.contains("poll_cq, fast path")) {
+        said += &live.more().expect("a trace");
+        assert!(Instant::now() < limit && said.len() < 1 << 26, "{said}");
+    }
+    live.end().expect("a trace");
+    assert!(live.summary().contains("in all: "), "{}", live.summary());
+    assert!(!path.exists());
+    assert_eq!(there.ask("/uverbs/trace"), json!({ DEVICE: false }));
+    for nothing in
+        ["/uverbs/trace,none,on", "/uverbs/trace,mlx5_model0,x", "/uverbs/trace,,", "/uverbs/trace,on"]
+    {
+        assert_eq!(there.ask(nothing), Value::Null, "{nothing}");
+    }
+    stop([client, server]);
 }
 
 /// A lossy wire: retries show in the counters of the device, as the kernel names them.

@@ -11,6 +11,7 @@ use pollux_port::driver::PortDriver;
 use crate::error::BringupError;
 use crate::exclusive::Keys;
 use crate::rdma::device::RdmaDevice;
+use crate::telemetry::LiveTrace;
 
 /// Reads a device's keys.
 type Read = dyn Fn(&DeviceArg) -> Result<Open, ConfigError> + Send + Sync;
@@ -26,6 +27,8 @@ pub(crate) struct Opened {
     pub(crate) driver: Box<dyn PortDriver>,
     /// What stands in for hardware, if anything does.
     pub(crate) model: Option<Arc<Model>>,
+    /// Its calls, where they can be watched.
+    pub(crate) trace: Option<LiveTrace>,
 }
 
 /// A driver.
@@ -56,7 +59,7 @@ impl Entry {
             keys.finish()?;
             let open = Arc::clone(&open);
             Ok(Box::new(move |name, eal| {
-                Ok(Opened { driver: Box::new(open(name, options, eal)?), model: None })
+                Ok(Opened { driver: Box::new(open(name, options, eal)?), model: None, trace: None })
             }))
         };
         Self { name: name.into(), read: Arc::new(read), exclusive: &[] }

@@ -32,12 +32,10 @@ pub(super) fn model(device: &DeviceArg) -> Result<Open, ConfigError> {
         let memlock = keys.faults.memlock;
         let model = model::make(name, keys).map_err(|error| PortError::device("create the model", error))?;
         let netdev = ModelNetdev::new(&model);
-        let spec = Mlx5Spec {
-            arguments,
-            memlock,
-            ..Mlx5Spec::new(trace::of_model(&model, name)?, Arc::new(netdev), eal.memory().clone())
-        };
-        Ok(Opened { driver: Box::new(Mlx5Port::open(spec)?), model: Some(model) })
+        let (channel, trace) = trace::of_model(&model, name)?;
+        let spec =
+            Mlx5Spec { arguments, memlock, ..Mlx5Spec::new(channel, Arc::new(netdev), eal.memory().clone()) };
+        Ok(Opened { driver: Box::new(Mlx5Port::open(spec)?), model: Some(model), trace })
     }))
 }
 
@@ -51,7 +49,7 @@ pub(super) fn real(device: &DeviceArg) -> Result<Open, ConfigError> {
             socket: found.socket,
             ..Mlx5Spec::new(found.channel, found.netdev, eal.memory().clone())
         };
-        Ok(Opened { driver: Box::new(Mlx5Port::open(spec)?), model: None })
+        Ok(Opened { driver: Box::new(Mlx5Port::open(spec)?), model: None, trace: found.trace })
     }))
 }
 
@@ -70,8 +68,9 @@ pub(super) fn model_rdma(device: &DeviceArg) -> Result<OpenRdma, ConfigError> {
 /// A context of a model.
 pub(super) fn rdma_of_model(name: &str, model: &Arc<Model>, eal: &Eal) -> Result<RdmaDevice, BringupError> {
     let options = Options { memory: eal.memory().clone(), ..Options::default() };
-    let context = Context::open(trace::of_model(model, name)?, Provider::Mlx5, options)?;
-    Ok(RdmaDevice { name: name.to_owned(), context, model: Some(Arc::clone(model)), sysfs: None })
+    let (channel, trace) = trace::of_model(model, name)?;
+    let context = Context::open(channel, Provider::Mlx5, options)?;
+    Ok(RdmaDevice { name: name.to_owned(), context, model: Some(Arc::clone(model)), sysfs: None, trace })
 }
 
 /// A device of the machine, by RDMA name, PCI address or interface.
@@ -80,9 +79,9 @@ pub(super) fn real_rdma(device: &DeviceArg) -> Result<OpenRdma, ConfigError> {
     Ok(Box::new(|name, eal| {
         let find = |error: VerbsError| PortError::device("find the device", error).named(name);
         let found = pollux_verbs::find(std::path::Path::new("/"), name).map_err(find)?;
-        let channel = trace::traced(found.open().map_err(VerbsError::Discovery)?, &found.ibdev)?;
+        let (channel, trace) = trace::traced(found.open().map_err(VerbsError::Discovery)?, &found.ibdev)?;
         let options = Options { memory: eal.memory().clone(), ..Options::default() };
         let context = Context::open_device_over(&found, channel, options)?;
-        Ok(RdmaDevice { name: found.ibdev, context, model: None, sysfs: Some(found.sysfs) })
+        Ok(RdmaDevice { name: found.ibdev, context, model: None, sysfs: Some(found.sysfs), trace })
     }))
 }

@@ -7,6 +7,7 @@ use pollux_mlx5_model::Model;
 use pollux_verbs::Context;
 
 use crate::ledger::PortLedger;
+use crate::telemetry::LiveTrace;
 
 /// An RDMA device of a program.
 #[derive(Debug)]
@@ -17,6 +18,8 @@ pub struct RdmaDevice {
     pub context: Context,
     pub(crate) model: Option<Arc<Model>>,
     pub(crate) sysfs: Option<PathBuf>,
+    /// Its calls, where they can be watched.
+    pub(crate) trace: Option<LiveTrace>,
 }
 
 impl RdmaDevice {

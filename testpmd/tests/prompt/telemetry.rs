@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use pollux_explain::{Live, Process, Told};
 use pollux_tests::telemetry::Client;
 use serde_json::{Value, json};
 
@@ -53,6 +54,37 @@ fn ports_are_told_as_commands_leave_them() {
     assert!(client.ask("/ethdev/stats,0")["ipackets"].is_u64(), "the other one is there");
     testpmd.quit();
     assert_eq!(std::fs::read_dir(base.path().join("dpdk/told")).expect("a folder").count(), 0);
+}
+
+/// `explain --pid PID --follow`: calls from the moment on at which somebody watches.
+#[test]
+fn calls_are_told_while_somebody_watches() {
+    let base = tempfile::tempdir().expect("a folder");
+    let eal = ["--no-huge", "-l", "0", "--vdev", "mlx5_model0,wire=null", "--vdev", "mlx5_model1,wire=null"];
+    let mut command = testpmd(&eal[1..], &["-i"]);
+    command.env("RUNTIME_DIRECTORY", base.path()).env_remove("POLLUX_UVERBS_TRACE");
+    let mut testpmd = Typist::of(command);
+    let process = Process::read(Path::new("/"), testpmd.child.id()).expect("it runs");
+    let socket = process.telemetry().expect("it answers").to_owned();
+    assert_eq!(socket, base.path().join("dpdk/rte/dpdk_telemetry.v2"));
+    let told = Told::connect(&socket, testpmd.child.id()).expect("it answers");
+    let text = told.text().expect("it answers");
+    assert!(text.contains("port 0: mlx5_model0\n") && text.contains("  rx queue 0: "), "{text}");
+    let mut live = Live::begin(told, true, false).expect("it writes");
+    assert_eq!(live.paths().count(), 2);
+    assert_eq!(live.more().expect("traces"), "", "nothing is asked meanwhile");
+    for line in ["port stop 0", "port config all rxd 256", "port stop 1", "port start all"] {
+        testpmd.line(line);
+    }
+    let said = live.end().expect("traces");
+    for part in ["device mlx5_model0\n", "device mlx5_model1\n", "/CREATE, ioctl method -> ok"] {
+        assert!(said.contains(part), "{part} in {said}");
+    }
+    assert!(!said.contains("not a line"), "{said}");
+    drop(live);
+    testpmd.line("port stop all");
+    testpmd.quit();
+    assert_eq!(std::fs::read_dir(base.path().join("dpdk/rte")).expect("a folder").count(), 0);
 }
 
 #[test]

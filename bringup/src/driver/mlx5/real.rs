@@ -13,12 +13,14 @@ use pollux_uverbs::{Channel, UverbsError};
 
 use super::trace::traced;
 use crate::openable::Openable;
+use crate::telemetry::LiveTrace;
 
 /// What a port needs of it.
 pub(super) struct Found {
     pub(super) channel: Arc<dyn Channel>,
     pub(super) netdev: Arc<dyn Netdev>,
     pub(super) socket: Option<SocketId>,
+    pub(super) trace: Option<LiveTrace>,
 }
 
 /// Why a device that is there is not opened.
@@ -42,9 +44,9 @@ fn find_below(root: &Path, name: &str) -> Result<Found, PortError> {
     let device = device(root, name)?;
     let netdev = KernelNetdev::of(&device).map_err(|error| PortError::device("find the interface", error))?;
     let channel = device.open().map_err(|error| PortError::device("open the device", error))?;
-    let channel = traced(channel, &device.ibdev)?;
+    let (channel, trace) = traced(channel, &device.ibdev)?;
     let socket = device.numa_node.and_then(|node| u16::try_from(node).ok()).map(SocketId);
-    Ok(Found { channel, netdev: Arc::new(netdev), socket })
+    Ok(Found { channel, netdev: Arc::new(netdev), socket, trace })
 }
 
 /// A device of the kernel's that this driver drives.

@@ -1,4 +1,5 @@
-//! Has every call of a driver to its device written down.
+//! Has every call of a driver to its device written down: from the start into files that the environment names, or while somebody watches
+//! (`/uverbs/trace` of telemetry).
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -7,7 +8,9 @@ use std::sync::Arc;
 use pollux_mlx5_model::{FastPath, Model};
 use pollux_port::PortError;
 use pollux_uverbs::Channel;
-use pollux_uverbs::trace::Traced;
+use pollux_uverbs::trace::{Switch, Traced};
+
+use crate::telemetry::LiveTrace;
 
 /// Names the files: behind it comes a dot and the name of the device. Contexts of one device share a file, which grows.
 const VARIABLE: &str = "POLLUX_UVERBS_TRACE";
@@ -15,20 +18,32 @@ const VARIABLE: &str = "POLLUX_UVERBS_TRACE";
 /// Set beside [`VARIABLE`]: of a model also what passes without a call.
 const FAST_PATH: &str = "POLLUX_UVERBS_TRACE_FAST_PATH";
 
-/// The channel, or one around it that writes to the file of this device what goes through it.
-pub(super) fn traced(channel: Arc<dyn Channel>, device: &str) -> Result<Arc<dyn Channel>, PortError> {
+/// A channel around that of a device, which writes to the file of this device what goes through it; where the environment names none, when
+/// it is told to.
+pub(super) fn traced(
+    channel: Arc<dyn Channel>,
+    device: &str,
+) -> Result<(Arc<dyn Channel>, Option<LiveTrace>), PortError> {
     match std::env::var_os(VARIABLE) {
-        Some(path) => written_to(channel, path, device),
-        None => Ok(channel),
+        Some(path) => Ok((written_to(channel, path, device)?, None)),
+        None => {
+            let switch = Switch::default();
+            let channel = Arc::new(Traced::switched(channel, switch.clone()));
+            Ok((channel, Some(LiveTrace { switch, model: None })))
+        }
     }
 }
 
 /// A new channel of a model, traced likewise; doorbells, entries and completions too where that is asked for.
-pub(super) fn of_model(model: &Model, device: &str) -> Result<Arc<dyn Channel>, PortError> {
+pub(super) fn of_model(
+    model: &Arc<Model>,
+    device: &str,
+) -> Result<(Arc<dyn Channel>, Option<LiveTrace>), PortError> {
     if let (Some(path), Some(_)) = (std::env::var_os(VARIABLE), std::env::var_os(FAST_PATH)) {
         model.device().write_fast_path(Some(FastPath::new(Box::new(file(path, device)?))));
     }
-    traced(model.open(), device)
+    let (channel, live) = traced(model.open(), device)?;
+    Ok((channel, live.map(|live| LiveTrace { model: Some(Arc::downgrade(model)), ..live })))
 }
 
 fn written_to(
