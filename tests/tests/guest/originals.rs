@@ -10,6 +10,7 @@ mod across;
 mod by_address;
 mod mlx5;
 mod rping;
+mod rstream;
 mod rxe;
 
 use std::path::{Path, PathBuf};

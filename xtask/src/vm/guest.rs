@@ -58,6 +58,7 @@ const TOOLS: &[&str] = &[
     "/usr/bin/raw_ethernet_bw",
     "/usr/bin/raw_ethernet_lat",
     "/usr/bin/rping",
+    "/usr/bin/rstream",
     "/usr/bin/ucmatose",
     "/usr/bin/udaddy",
     "/usr/bin/cmtime",

@@ -5,7 +5,7 @@ use std::process::{Command, ExitStatus};
 
 use pollux_tests::program::Finished;
 
-use super::{Device, LIMIT, Meeting, Program, by_address, listens, rping};
+use super::{Device, LIMIT, Meeting, Program, by_address, listens, rping, rstream};
 use crate::bed::{ask, here, wait};
 
 /// The guest as the host reaches it, and the host as the guest does: see `xtask/src/vm/bed/across.rs`, and for the address QEMU
@@ -227,12 +227,6 @@ fn udaddy() {
     );
 }
 
-#[test]
-fn rdma_server_and_client() {
-    let words = ["-s HERE -p 7371", "-s THERE -p 7371"];
-    with_original(["rdma_server", "rdma_client"], "7371", words, ": end 0\n");
-}
-
 /// Ours asks. The other way round the original would look for TCP at the model's address, where there is none.
 #[test]
 fn cmtime() {
@@ -288,5 +282,37 @@ fn perftest_by_address() {
         ("send_lat", 64, &["-z"], 2),
     ] {
         super::perftest(&meeting, name, &[size], more, reports);
+    }
+}
+
+/// Streams, also where the wire loses.
+#[test]
+fn rstream() {
+    if !here() {
+        return;
+    }
+    let _ready = Device::new("rxe0");
+    let lossy = ("loss=0.01,dup=0.01,seed=5", rstream::RUNS[1]);
+    let runs = rstream::RUNS.map(|run| ("seed=1", run)).into_iter().chain([lossy]);
+    for (port, (keys, (words, row))) in (7500..).step_by(2).zip(runs) {
+        // Ours waits.
+        let ours = port.to_string();
+        ask(&format!("start rstream {keys} -b 10.1.0.1 -p {ours} {words}"));
+        let client = rstream::client_of(|| {
+            let mut client = rstream::original();
+            client.args(["-s", "10.1.0.1", "-p", &ours]).args(words.split(' '));
+            client
+        });
+        rstream::check(&client, row);
+        rstream::check(&Across::finish(), row);
+        // The original waits.
+        let theirs = (port + 1).to_string();
+        let mut server: Command = rstream::original();
+        server.args(["-b", "10.1.0.2", "-p", &theirs]).args(words.split(' '));
+        let server = pollux_tests::program::Running::start(server);
+        wait("a listening server", LIMIT, || rping::listens(&theirs).then_some(()));
+        ask(&format!("start rstream {keys} -s 10.1.0.2 -p {theirs} {words}"));
+        rstream::check(&Across::finish(), row);
+        rstream::check(&server.finish(LIMIT), row);
     }
 }

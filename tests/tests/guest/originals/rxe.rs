@@ -4,7 +4,7 @@ use std::process::Command;
 
 use pollux_tests::program::Finished;
 
-use super::{Device, Meeting, Program, Within, by_address, listens, rping, run};
+use super::{Device, Meeting, Program, Within, by_address, listens, rping, rstream, run};
 use crate::bed::{here, wait};
 
 /// Runs a test with both ends there.
@@ -232,5 +232,23 @@ fn perftest_by_address() {
         ("send_bw", 1024, &["-z"], 2),
     ] {
         super::perftest(&meeting, name, &[size], more, reports);
+    }
+}
+
+/// Streams in both directions; the originals by themselves, so that a log has their figures beside ours.
+#[test]
+fn rstream() {
+    if here() {
+        let _ready = Device::new("rxe0");
+        for (port, run) in (7500..).step_by(4).zip(rstream::RUNS) {
+            for (port, server, client) in [
+                (port, rstream::own as fn() -> Command, rstream::original as fn() -> Command),
+                (port + 1, rstream::original, rstream::own),
+                (port + 2, rstream::own, rstream::own),
+                (port + 3, rstream::original, rstream::original),
+            ] {
+                rstream::run([server(), client()], "10.0.0.1", &port.to_string(), run);
+            }
+        }
     }
 }

@@ -47,6 +47,7 @@ const ORIGINALS: &[&str] = &[
     "/ours/raw_ethernet_bw",
     "/ours/raw_ethernet_lat",
     "/ours/rping",
+    "/ours/rstream",
     "/ours/ucmatose",
     "/ours/udaddy",
     "/ours/cmtime",
