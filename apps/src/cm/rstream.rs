@@ -228,7 +228,7 @@ enum Stream {
 
 #[derive(Debug)]
 enum Listener {
-    Rdma(RsListener),
+    Rdma(Box<RsListener>),
     Tcp(TcpListener),
 }
 
@@ -337,6 +337,13 @@ impl<'a> Bench<'a> {
             .nonblocking(true)
     }
 
+    /// What the original tells of a socket that it gives options.
+    fn tell_keepalive(&self) {
+        if let Some(seconds) = self.options.keepalive {
+            tell(format_args!("Keepalive: ON\n  time: {seconds}"));
+        }
+    }
+
     fn listen(&self, local: SocketAddr) -> Result<Listener, Failure> {
         let failed = |error: std::io::Error| Failure::Error(error.to_string());
         let (listener, local) = match self.with {
@@ -344,7 +351,7 @@ impl<'a> Bench<'a> {
                 let listener =
                     RsListener::bind_with(manager, local, 1, &self.socket_options(0)).map_err(failed)?;
                 let local = listener.local_addr().unwrap_or(local);
-                (Listener::Rdma(listener), local)
+                (Listener::Rdma(Box::new(listener)), local)
             }
             None => {
                 let listener =
@@ -363,9 +370,13 @@ impl<'a> Bench<'a> {
             Listener::Tcp(listener) => return self.tcp(listener.accept().map_err(failed)?.0),
         };
         listener.set_options(&self.socket_options(inline));
+        self.tell_keepalive();
         loop {
             match listener.accept() {
-                Ok((stream, _)) => return Ok(Stream::Rdma(stream)),
+                Ok((stream, _)) => {
+                    self.tell_keepalive();
+                    return Ok(Stream::Rdma(stream));
+                }
                 Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(failed(error)),
                 Err(_) => self.wait(&mut [PollEntry::listener(listener)])?,
             }
@@ -384,6 +395,7 @@ impl<'a> Bench<'a> {
             return self
                 .tcp(TcpStream::connect(peer).map_err(|error| Failure::Error(format!("{peer}: {error}")))?);
         };
+        self.tell_keepalive();
         let source = source.map(|source| SocketAddr::new(source, 0));
         let stream = RsStream::start_connect(manager, source, peer, &self.socket_options(inline));
         let stream = stream.map_err(refused)?;

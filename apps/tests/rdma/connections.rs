@@ -493,7 +493,11 @@ fn rows(end: &Finished) -> Vec<Vec<String>> {
         assert!(columns[5].ends_with('s') && columns[7].parse::<f64>().is_ok_and(|us| us > 0.0), "{line}");
         columns[..5].iter().map(|column| (*column).to_owned()).collect()
     };
-    lines.map(columns).collect()
+    // What is told of keepalives stands in between.
+    lines
+        .filter(|line| !line.starts_with("Keepalive: ") && !line.starts_with("  time: "))
+        .map(columns)
+        .collect()
 }
 
 #[test]
@@ -510,7 +514,11 @@ fn rstream_has_every_byte_there_and_back() {
         let mut server = rstream(["a", "b"], &place, SERVER, keys, &format!("-b {SERVER} {words}"));
         server.wait_for("rstream: listening on");
         let client = rstream(["b", "a"], &place, CLIENT, "", &format!("-s {SERVER} {words}")).finish(LIMIT);
-        for done in [client, server.finish(LIMIT)] {
+        let server = server.finish(LIMIT);
+        // Of the listener and of each stream.
+        let told = [&server, &client].map(|end| end.stdout.matches("Keepalive: ON\n  time: 1\n").count());
+        assert_eq!(told, if words.contains("-k 1") { [2, 1] } else { [0, 0] });
+        for done in [client, server] {
             assert_eq!(rows(&done), [row.split(' ').map(str::to_owned).collect::<Vec<_>>()]);
         }
     }
