@@ -51,9 +51,7 @@ impl Parts {
         let mut cq = Cq::new(&context, CqOptions::new(sends + receives).channel(&channel))?;
         let queue = QpOptions::new(QpKind::Rc).depth(sends, receives).pieces(2, 1).inline(options.inline);
         let qp = id.create_qp(&pd, &cq, &cq, &queue)?;
-        if qp.completions() > cq.entries() {
-            cq.resize(qp.completions())?;
-        }
+        qp.make_room(&mut cq)?;
         let sizes = Sizes {
             sends: options.sends,
             receives: options.receives,

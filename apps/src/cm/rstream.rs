@@ -7,7 +7,7 @@
 //! ```
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use pollux_bringup::BringupError;
@@ -17,7 +17,8 @@ use pollux_config::CommandLine;
 use pollux_eal::LcoreContext;
 use pollux_rsocket::{PollEntry, RsListener, RsOptions, RsStream, poll};
 
-use super::manager::{address, run as run_program};
+use super::address::Format;
+use super::manager::run as run_program;
 use crate::number::within;
 use crate::rdma::Failure;
 
@@ -28,17 +29,6 @@ const TRIES: u32 = 64;
 const BUFFER: usize = 1 << 19;
 /// What both ends exchange before the clock starts.
 const SYNC: usize = 16;
-
-/// What `-f` has.
-#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// A name, or an address
-    Name,
-    /// An address
-    Ip,
-    /// An address
-    Ipv6,
-}
 
 /// What `-T` has: a letter, or a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +94,7 @@ pub struct Options {
     #[arg(short = 'b', value_name = "ADDR")]
     pub bind: Option<String>,
     /// Format of the addresses
-    #[arg(short = 'f', value_name = "FORMAT", default_value = "name")]
+    #[arg(short = 'f', value_enum, default_value = "name", ignore_case = true)]
     pub format: Format,
     /// Half of the send and of the receive buffer, in bytes [default: 524288]
     #[arg(short = 'B', value_name = "BYTES", value_parser = |text: &str| within(text, 2048, 1 << 28))]
@@ -216,7 +206,8 @@ pub fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
     if options.tests.iter().any(|test| matches!(test, Test::Sockets | Test::Fork)) {
         return Bench::new(&options, None).run().or_else(Failure::end);
     }
-    run_program(line, move |lcore, manager| Bench::new(&options, Some((lcore, manager))).run())
+    let example = [("rstream", " -b 10.0.0.1"), ("rstream", " -s 10.0.0.1")];
+    run_program(line, example, move |lcore, manager| Bench::new(&options, Some((lcore, manager))).run())
 }
 
 /// A connection, over RDMA or TCP.
@@ -267,21 +258,15 @@ impl<'a> Bench<'a> {
 
     fn run(&mut self) -> Result<(), Failure> {
         let options = self.options;
-        let host = |host: &Option<String>, option| -> Result<Option<IpAddr>, Failure> {
-            let Some(host) = host else { return Ok(None) };
-            if options.format != Format::Name && host.parse::<IpAddr>().is_err() {
-                return Err(Failure::Usage(format!(
-                    "{option} {host}: is not an IP address, which -f asks for"
-                )));
-            }
-            address(host, option).map(Some)
+        let host = |host: &Option<String>, option| {
+            host.as_deref().map(|host| options.format.read(host, option)).transpose()
         };
         let (server, bind) = (host(&options.server, "-s")?, host(&options.bind, "-b")?);
         let port = u16::try_from(options.port).unwrap_or_default();
         let peer = server.map(|server| SocketAddr::new(server, port));
         let listener = match peer {
             Some(_) => None,
-            None => Some(self.listen(SocketAddr::new(bind.unwrap_or(Ipv4Addr::UNSPECIFIED.into()), port))?),
+            None => Some(self.listen(SocketAddr::new(bind.unwrap_or(options.format.any()), port))?),
         };
         tell(format_args!(
             "{:<10}{:<8}{:<8}{:<8}{:<8}{:>8} {:>10}{:>13}",

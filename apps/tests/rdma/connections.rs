@@ -549,7 +549,7 @@ fn mistakes_with_rstream_are_one_line() {
     for (words, code, expected) in [
         ("-b 10.0.0.9", 1, "10.0.0.9:7471 is the address of no RDMA device here"),
         ("-s 10.0.0.9", 1, "cannot connect to 10.0.0.9:7471: RDMA_CM_EVENT_ADDR_ERROR: ETIMEDOUT"),
-        ("-s localhost -f ip", 2, "-s localhost: is not an IP address, which -f asks for"),
+        ("-s localhost -f ip", 2, "-s localhost: not an IP address, which -f ip asks for"),
         ("-T x", 2, "is none of s|sockets"),
         ("-S 0", 2, "or all"),
         ("-f gid", 2, "gid"),
