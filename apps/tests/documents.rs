@@ -202,7 +202,7 @@ fn pair(lines: [&str; 2], ends: [(&str, Vec<&str>); 2]) {
 
 /// A client on the device model, and the server that it reaches; without a server, a program that ends by itself.
 fn on_model(server: Option<&[&str]>, client: &[&str]) {
-    if !require(&[Need::RdmaCore]) {
+    if !require(&[Need::RdmaCore, Need::RdmaCm]) {
         return;
     }
     let links = tempfile::tempdir().expect("a folder");
@@ -235,8 +235,13 @@ fn on_model(server: Option<&[&str]>, client: &[&str]) {
     }
 }
 
-/// Where clients of documents find their servers.
+/// Where clients of documents find their servers, other than by RDMA.
 const LOCAL: &str = "127.0.0.1";
+
+/// Whether a line is one end of two on the device model, and not the first.
+fn is_client_on_model(line: &str) -> bool {
+    line.contains("mlx5-run") && (line.ends_with(LOCAL) || line.contains(" rping -c "))
+}
 
 /// Between two hosts, whose names for their interfaces are the document's; a router's are on two networks.
 fn between_hosts(line: &str, program: &str, args: &[&str]) {
@@ -283,8 +288,7 @@ fn each_command_runs_as_it_stands() {
             }
             let ways: Vec<(&str, Way<'_>)> = block.iter().map(|line| (*line, way(line))).collect();
             let mut first = None;
-            let clients =
-                block.iter().filter(|line| line.contains("mlx5-run") && line.ends_with(LOCAL)).count();
+            let clients = block.iter().filter(|line| is_client_on_model(line)).count();
             let mut server = None;
             for (line, way) in ways {
                 ran += 1;
@@ -299,7 +303,7 @@ fn each_command_runs_as_it_stands() {
                         None => first = Some((line, (program, args))),
                         Some((other, end)) => pair([other, line], [end, (program, args)]),
                     },
-                    Way::OnModel(args) if clients > 0 && !line.ends_with(LOCAL) => server = Some(args),
+                    Way::OnModel(args) if clients > 0 && !is_client_on_model(line) => server = Some(args),
                     Way::OnModel(args) => on_model(server.take().as_deref(), &args),
                     Way::Doctor => {
                         let end = Running::start(command("doctor", &[])).finish(LIMIT);

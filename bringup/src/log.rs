@@ -5,7 +5,7 @@
 //! component as its target; the test below compares the two.
 
 /// In alphabetical order.
-pub(crate) const COMPONENTS: [&str; 23] = [
+pub(crate) const COMPONENTS: [&str; 24] = [
     "lib.cm",
     "lib.eal",
     "lib.ethdev",
@@ -13,6 +13,7 @@ pub(crate) const COMPONENTS: [&str; 23] = [
     "lib.frame_io",
     "lib.mempool",
     "lib.pdump",
+    "lib.rsocket",
     "lib.telemetry",
     "lib.verbs",
     "model.pci",

@@ -61,9 +61,13 @@ fn of_sources(folder: &Path, found: &mut Vec<(String, String)>) {
     }
 }
 
+/// Names of rsockets, which have no prefix but a letter.
+const RSOCKETS: &[&str] = &["rconnect", "rlisten", "raccept", "rpoll", "rsetsockopt", "riomap", "riowrite"];
+
 fn alias(lines: &[&str], at: usize) -> Option<(String, String)> {
     let name = lines[at].trim().strip_prefix("#[doc(alias = \"")?.strip_suffix("\")]")?;
-    if !["rte_", "RTE_", "ibv_", "rdma_"].iter().any(|prefix| name.starts_with(prefix)) {
+    let is_theirs = ["rte_", "RTE_", "ibv_", "rdma_"].iter().any(|prefix| name.starts_with(prefix));
+    if !is_theirs && !RSOCKETS.contains(&name) {
         return None;
     }
     let item = lines[at..].iter().find_map(|line| item(line)).expect("an item under each alias");
@@ -80,7 +84,9 @@ fn alias(lines: &[&str], at: usize) -> Option<(String, String)> {
 #[test]
 fn the_page_and_the_aliases_agree() {
     let mut aliases = Vec::new();
-    for name in ["bringup", "cm", "eal", "fragment", "lookup", "mempool", "port", "ring", "verbs", "wire"] {
+    for name in
+        ["bringup", "cm", "eal", "fragment", "lookup", "mempool", "port", "ring", "rsocket", "verbs", "wire"]
+    {
         of_sources(&top().join(name).join("src"), &mut aliases);
     }
     let page = of_page();

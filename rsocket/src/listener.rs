@@ -94,6 +94,7 @@ impl RsListener {
     ///
     /// # Errors
     /// An address of no device, a port in use.
+    #[doc(alias = "rlisten")]
     pub fn bind(manager: &Manager, address: SocketAddr) -> io::Result<Self> {
         Self::bind_with(manager, address, BACKLOG, &RsOptions::default())
     }
@@ -139,6 +140,7 @@ impl RsListener {
     ///
     /// # Errors
     /// [`WouldBlock`](io::ErrorKind::WouldBlock) where it is not to wait, or what the manager says.
+    #[doc(alias = "raccept")]
     pub fn accept(&self) -> io::Result<(RsStream, SocketAddr)> {
         let options = self.lock().options;
         let attempt = || match self.lock().take() {

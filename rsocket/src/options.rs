@@ -13,6 +13,7 @@ const BUFFER: std::ops::RangeInclusive<u32> = 4096..=1 << 29;
 
 /// Options of a socket. Those of a listener are its connections'. The defaults are librdmacm's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(alias = "rsetsockopt")]
 pub struct RsOptions {
     pub(crate) send_bytes: u32,
     pub(crate) receive_bytes: u32,

@@ -55,6 +55,7 @@ impl RsStream {
     ///
     /// # Errors
     /// Nothing leads there, nobody listens there, or the peer is no stream socket.
+    #[doc(alias = "rconnect")]
     pub fn connect(manager: &Manager, peer: SocketAddr) -> io::Result<Self> {
         Self::connect_with(manager, None, peer, &RsOptions::default())
     }

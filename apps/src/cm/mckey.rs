@@ -91,7 +91,8 @@ pub fn run(line: &CommandLine, options: Options) -> Result<(), pollux_bringup::B
             until_done(lcore, &mut nodes, messages)?;
             tell(format_args!("data transfers complete"));
         }
-        nodes.into_iter().try_for_each(|node| node.leave(options.group))?;
+        nodes.iter_mut().try_for_each(|node| node.leave(options.group))?;
+        drop(nodes);
         tell(format_args!("test complete"));
         tell(format_args!("return status 0"));
         Ok(())
@@ -244,10 +245,22 @@ impl Node {
         failed.map_or(Ok(()), Err)
     }
 
-    fn leave(self, group: IpAddr) -> Result<(), Failure> {
-        if let Some((path, ..)) = self.joined.filter(|_| self.is_attached) {
+    fn leave(&mut self, group: IpAddr) -> Result<(), Failure> {
+        self.detach()?;
+        Ok(self.id.leave_multicast(group)?)
+    }
+
+    fn detach(&mut self) -> Result<(), Failure> {
+        if let Some((path, ..)) = self.joined.filter(|_| std::mem::take(&mut self.is_attached)) {
             self.qp.detach_multicast(path.gid, path.lid)?;
         }
-        Ok(self.id.leave_multicast(group)?)
+        Ok(())
+    }
+}
+
+impl Drop for Node {
+    /// A queue pair that is attached cannot be destroyed.
+    fn drop(&mut self) {
+        let _error = self.detach();
     }
 }

@@ -324,7 +324,8 @@ fn mistakes_of_udaddy_are_one_line() {
 fn mckey_sends_to_a_group() {
     const MCKEY: &str = env!("CARGO_BIN_EXE_mckey");
     let place = Place::new();
-    let receiver = end_of(MCKEY, &place, ["a", "b"], SERVER, "", "-m 239.1.2.3 -b 10.0.0.1 -c 3 -C 5");
+    let receiver =
+        end_of(MCKEY, &place, ["a", "b"], SERVER, "", "-m 239.1.2.3 -b 10.0.0.1 -c 3 -C 5 -S 1000");
     let mut receiver = Running::start(with_default_signals(&receiver));
     receiver.wait_for("mckey: listening on 239.1.2.3");
     let sender = end_of(MCKEY, &place, ["b", "a"], CLIENT, "", "-m 239.1.2.3 -b 10.0.0.2 -s -C 5 -S 1000");

@@ -152,7 +152,6 @@ const OPTIONS: &[(&str, &str, &str)] = &[
         "--output bandwidth or message_rate is not supported by send_lat: use latency",
     ),
     (SEND, "--pin_cores 0", "--pin_cores 0 and -l both choose the CPUs"),
-    (SEND, "-R", "-R is not supported by send_bw: RDMA CM is not supported"),
     (SEND_LAT, "-q 2", "-q is not supported by send_lat: latency tests use one QP"),
     (WRITE, "-c UD", "-c UD is not supported by write_bw: UD supports only sends"),
     (READ, "-c UC", "-c UC is not supported by read_bw"),

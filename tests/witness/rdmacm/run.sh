@@ -23,4 +23,15 @@ pair "rping, 20 rounds with the data compared" "rping -s -a $FAR -C 20 -V" "rpin
 pair "ucmatose, reliable connections" "ucmatose -b $FAR -c 2 -C 5" "ucmatose -s $FAR -c 2 -C 5"
 pair "udaddy, datagrams" "udaddy -b $FAR -c 2 -C 5" "udaddy -s $FAR -c 2 -C 5"
 pair "rdma_server and rdma_client" "rdma_server -s $FAR" "rdma_client -s $FAR"
+pair "rdma_xserver and rdma_xclient" "rdma_xserver -c r" "rdma_xclient -c r -s $FAR"
+pair "cmtime, 20 connections" "cmtime -b $FAR -c 20" "cmtime -s $FAR -c 20"
+pair "rstream, streams of rsockets" "rstream -b $FAR -S 4096 -C 50" "rstream -s $FAR -S 4096 -C 50"
+pair "riostream, writes of rsockets" "riostream -b $FAR -S 4096 -C 50" "riostream -s $FAR -S 4096 -C 50"
+# Groups have a way of their own.
+ip route add 239.0.0.0/8 dev "$near"
+ip -n far route add 239.0.0.0/8 dev "$far"
+pair "mckey, a multicast group" "mckey -m 239.1.2.3 -b $FAR" "mckey -m 239.1.2.3 -b $NEAR -s"
+for endpoint in msg rdm; do
+    pair "libfabric's fi_pingpong, $endpoint" "fi_pingpong -p verbs -e $endpoint -I 20" "fi_pingpong -p verbs -e $endpoint -I 20 $FAR"
+done
 finish
