@@ -110,7 +110,9 @@ fn our_programs_connect_to_their_originals() {
         ("ib_write_lat -R -n 100", "ib_write_lat -R -n 100 10.9.0.1"),
         ("ib_send_lat -R -c UD -n 100", "ib_send_lat -R -c UD -n 100 10.9.0.1"),
     ] {
-        for we_serve in [true, false] {
+        // The original's sender ends as soon as it has posted: what the device has not sent by then is lost.
+        let roles = if server.starts_with("mckey") { &[false][..] } else { &[true, false] };
+        for &we_serve in roles {
             let bed = Bed::new();
             let socket = |name: &str| bed.path().join(name).display().to_string();
             let their_wire = format!("unix:{}:{}", socket("theirs"), socket("ours"));
