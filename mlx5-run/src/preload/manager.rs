@@ -15,6 +15,7 @@ use libc::{c_int, c_uint, c_void, size_t, ssize_t};
 use pollux_cm::{ClientMemory, ManagementPort, Served, ServedFile};
 use pollux_eal::with_causes;
 use pollux_uverbs::Errno;
+use pollux_uverbs::abi::connection::command::GET_EVENT;
 use pollux_verbs::{Context, Options, Provider};
 
 use super::descriptor::{self, Kept};
@@ -50,11 +51,14 @@ pub(super) struct All {
     files: Vec<(usize, Option<Arc<Open>>)>,
     manager: Option<Served>,
     is_looked_for: bool,
+    /// The program ends.
+    is_over: bool,
 }
 
 pub(super) type Files = MutexGuard<'static, All>;
 
-static ALL: Mutex<All> = Mutex::new(All { files: Vec::new(), manager: None, is_looked_for: false });
+static ALL: Mutex<All> =
+    Mutex::new(All { files: Vec::new(), manager: None, is_looked_for: false, is_over: false });
 /// Inodes of the files; 0 where there is none. No lock: every write of the program's looks here, those of this library's threads too.
 static INODES: [AtomicU64; FILES_MAX] = [const { AtomicU64::new(0) }; FILES_MAX];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -200,27 +204,45 @@ impl ClientMemory for Own {
     }
 }
 
-/// Carries out a command, which waits for an event where the program's file waits.
+/// Carries out a command, which waits for an event where the program's file waits. As with a kernel, whoever waits keeps the file: other
+/// threads may close it meanwhile, and the program may end.
 fn command(place: usize, fd: RawFd, address: u64, bytes: usize) -> Result<(), Errno> {
-    let file = hold().files.iter().find(|(other, _)| *other == place).and_then(|(_, file)| file.clone());
-    // Of a parent's.
-    let file = file.ok_or(Errno::EIO)?;
     if bytes > COMMAND_MAX {
         return Err(Errno::EINVAL);
     }
     let mut command = vec![0; bytes];
     client::read(address, &mut command)?;
+    // SAFETY: numbers alone.
+    let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
+    let waits = flags & libc::O_NONBLOCK == 0 && command.starts_with(&GET_EVENT.to_ne_bytes());
+    let own = if waits { Some(Kept::new(descriptor::high(fd)?)?) } else { None };
+    let fd = own.as_ref().map_or(fd, |own| own.as_raw_fd());
     loop {
-        let done = file.file.command(&Own, &command);
-        file.take_back(fd);
-        // SAFETY: numbers alone.
-        let waits = || unsafe { libc::fcntl(fd, libc::F_GETFL) } & libc::O_NONBLOCK == 0;
-        if done != Err(Errno::EAGAIN) || !waits() {
+        let (file, is_over) = {
+            let all = hold();
+            let file = all.files.iter().find(|(other, _)| *other == place).and_then(|(_, file)| file.clone());
+            (file, all.is_over)
+        };
+        let done = match &file {
+            Some(file) => {
+                let done = file.file.command(&Own, &command);
+                file.take_back(fd);
+                done
+            }
+            // Nothing happens any more.
+            None if is_over && waits => Err(Errno::EAGAIN),
+            // Of a parent's.
+            None => Err(Errno::EIO),
+        };
+        drop(file);
+        if done != Err(Errno::EAGAIN) || !waits {
             return done;
         }
         let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        // SAFETY: one entry, which is ours.
-        if unsafe { libc::poll(&raw mut poll, 1, -1) } < 0 {
+        // What was told is taken back at the end of the program by nobody.
+        let polled = if is_over { 0 } else { 1 };
+        // SAFETY: one entry, which is ours, or none.
+        if unsafe { libc::poll(&raw mut poll, polled, -1) } < 0 {
             return Err(std::io::Error::last_os_error().into());
         }
     }
@@ -272,12 +294,13 @@ pub(super) fn leave(all: &mut Files) {
     all.is_looked_for = false;
 }
 
-/// Peers are told that connections end, and hear it before the devices go. Threads of the program's may have files still: their commands
-/// fail from now on, and nothing hangs up.
+/// Peers are told that connections end, and hear it before the devices go. Threads of the program's may have files still: who waits for
+/// an event waits on, other commands fail, and nothing hangs up.
 extern "C" fn at_exit() {
     let mut all = hold();
     let files: Vec<_> = all.files.iter_mut().filter_map(|(_, file)| file.take()).collect();
     let manager = all.manager.take();
+    all.is_over = true;
     drop(all);
     let begin = Instant::now();
     for mut file in files {
