@@ -31,7 +31,4 @@ pair "riostream, writes of rsockets" "riostream -b $FAR -S 4096 -C 50" "riostrea
 ip route add 239.0.0.0/8 dev "$near"
 ip -n far route add 239.0.0.0/8 dev "$far"
 pair "mckey, a multicast group" "mckey -m 239.1.2.3 -b $FAR" "mckey -m 239.1.2.3 -b $NEAR -s"
-for endpoint in msg rdm; do
-    pair "libfabric's fi_pingpong, $endpoint" "fi_pingpong -p verbs -e $endpoint -I 20" "fi_pingpong -p verbs -e $endpoint -I 20 $FAR"
-done
 finish
