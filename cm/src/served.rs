@@ -90,6 +90,12 @@ impl Served {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Takes what came in, and does what is due: to be called every few hundred microseconds while programs connect, and every few
+    /// milliseconds else, as long as files are open. Whether anything came of it.
+    pub fn work(&self) -> bool {
+        self.lock().software.work()
+    }
+
     /// Opens its file.
     #[must_use]
     pub fn open(&self) -> ServedFile {
@@ -115,7 +121,7 @@ impl ServedFile {
         )
     }
 
-    /// Does what the manager has to do, and tells whether an event waits. Called every few hundred microseconds as long as the file is open.
+    /// Whether an event waits.
     #[must_use]
     pub fn has_events(&self) -> bool {
         self.served.lock().software.has_events(self.channel)

@@ -6,6 +6,7 @@ mod group;
 mod port_table;
 
 use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
@@ -93,8 +94,7 @@ impl Software {
         let ports = ports
             .into_iter()
             .map(|management| {
-                // Two numbers of 24 bits make one of 32.
-                let agent = Agent::new(management.guid(), timing, random_psn() << 16 ^ random_psn());
+                let agent = Agent::new(management.guid(), timing, RandomState::new().hash_one(()) as u32);
                 Port { management, agent }
             })
             .collect();
@@ -201,6 +201,7 @@ impl Software {
         let why = "the ID has no connection that far: connect, or wait for a response";
         let unknown = CmError::State { what: "tell attributes of a queue pair", why };
         let record = self.record(id)?;
+        let space = record.space;
         let (Some(place), connection) = (record.port, record.connection) else { return Err(unknown) };
         let port = &self.ports[place];
         let known = connection.and_then(|connection| port.agent.connection(connection));
@@ -208,6 +209,10 @@ impl Software {
         match (state, known) {
             (QpState::INIT, known) => {
                 (attributes.port, attributes.pkey_index) = (Some(port.management.port()), Some(0));
+                if space == PortSpace::Udp {
+                    attributes.qkey = Some(UDP_QKEY);
+                    return Ok(attributes);
+                }
                 let resources = known.map_or(1, |known| known.max_dest_rd_atomic);
                 let mut access = Access::REMOTE_WRITE;
                 if resources > 0 {
@@ -398,18 +403,21 @@ impl Software {
         }
     }
 
-    /// Takes what came in, does what is due.
-    fn work(&mut self) {
+    /// Takes what came in, does what is due; whether anything came of it.
+    pub(crate) fn work(&mut self) -> bool {
         let now = self.now();
+        let mut any = false;
         for place in 0..self.ports.len() {
             let Port { management, agent } = &mut self.ports[place];
             management.poll(|from, datagram| agent.receive(now, from, datagram));
             agent.run(now);
             while let Some((connection, notice)) = self.ports[place].agent.notice() {
+                any = true;
                 self.noticed(place, connection, notice);
             }
         }
         self.flush();
+        any
     }
 
     fn noticed(&mut self, place: usize, connection: u32, notice: Notice) {
@@ -505,9 +513,8 @@ impl Software {
         self.channels.get_mut(&channel)?.pop_front()
     }
 
-    /// Whether an event waits, after what there is to do.
-    pub(crate) fn has_events(&mut self, channel: u64) -> bool {
-        self.work();
+    /// Whether an event waits.
+    pub(crate) fn has_events(&self, channel: u64) -> bool {
         self.channels.get(&channel).is_some_and(|queue| !queue.is_empty())
     }
 

@@ -158,8 +158,8 @@ fn destination(path: &Path) -> QpDest {
 /// A packet sequence number to begin with, 24 bits: another one each time, so that packets of an earlier connection are told apart.
 #[must_use]
 pub fn random_psn() -> u32 {
-    use std::hash::{BuildHasher, Hasher, RandomState};
-    RandomState::new().build_hasher().finish() as u32 & 0xff_ffff
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(()) as u32 & 0xff_ffff
 }
 
 /// Parameters of a connection. The defaults are those of rdma-core's examples.

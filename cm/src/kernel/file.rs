@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "the kernel writes an answer to where a command points")]
 
 use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -47,11 +48,12 @@ impl CmFile {
         let head = Head { cmd: command, r#in: body.len() as u16, out: output };
         let bytes = [head.as_bytes(), body].concat();
         loop {
-            match rustix::io::write(&self.0, &bytes) {
+            // By the C library, for whose function others may stand in.
+            match (&self.0).write(&bytes) {
                 // The kernel takes a command whole.
                 Ok(_) => return Ok(()),
-                Err(rustix::io::Errno::INTR) => {}
-                Err(errno) => return Err(Errno(errno.raw_os_error())),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
             }
         }
     }

@@ -141,6 +141,8 @@ pub(super) fn told_event(state: &mut State, file: u64, occurrence: Occurrence) -
     let entry = state.ids.get_mut(&number)?;
     let mut answer = EventResp { uid: entry.uid, id: number, ..EventResp::default() };
     let (options, space) = (entry.options, entry.space);
+    // Those about a group count as the membership's.
+    entry.reported += u32::from(!matches!(occurrence.what, What::MulticastJoined { .. }));
     let failed = |errno: Errno| (errno.0.wrapping_neg().cast_unsigned(), Vec::new());
     let good = |param| (0, param);
     let mut made_by = None;
@@ -188,17 +190,10 @@ pub(super) fn told_event(state: &mut State, file: u64, occurrence: Occurrence) -
         (answer.uid, answer.id) = (found.uid, membership);
         return Some(answer);
     }
-    entry_reported(state, number);
     if let Some(made) = made_by {
         let made = u32::try_from(made).ok()?;
         state.ids.insert(made, Entry { uid: 0, file, space, options, reported: 0 });
         answer.id = made;
     }
     Some(answer)
-}
-
-fn entry_reported(state: &mut State, id: u32) {
-    if let Some(entry) = state.ids.get_mut(&id) {
-        entry.reported += 1;
-    }
 }

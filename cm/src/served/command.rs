@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use pollux_uverbs::abi::connection::{
-    Accept, Bind, Connect, CreateId, CreateIdResp, DestroyId, DestroyIdResp, Disconnect, EventResp, GetEvent,
+    Accept, Bind, Connect, CreateId, CreateIdResp, DestroyId, DestroyIdResp, Disconnect, GetEvent,
     InitQpAttr, JoinMcast, Listen, MigrateId, MigrateResp, QUERY_ADDR, QUERY_GID, QUERY_PATH, Query,
     QueryAddrResp, QueryPathResp, Reject, ResolveAddr, ResolveRoute, SetOption, command, option, space,
 };
@@ -16,7 +16,6 @@ use super::{Entry, Membership, State, errno};
 use crate::abi::{address, heard};
 use crate::parameters::{IdOptions, private_data};
 use crate::service::{PortSpace, gid_of};
-use crate::software::UDP_QKEY;
 
 /// A body, which older programs write shorter.
 fn read<T: FromBytes + IntoBytes>(body: &[u8]) -> T {
@@ -100,12 +99,9 @@ pub(super) fn carry_out(
         }
         command::INIT_QP_ATTR => {
             let init: InitQpAttr = read(body);
-            let (_, space) = known(state, file, init.id)?;
+            known(state, file, init.id)?;
             let to = u8::try_from(init.qp_state).map(QpState).map_err(|_| Errno::EINVAL)?;
-            let mut attributes = state.software.qp_attributes(init.id.into(), to).map_err(errno)?;
-            if space == PortSpace::Udp {
-                (attributes.access, attributes.qkey) = (None, Some(UDP_QKEY));
-            }
+            let attributes = state.software.qp_attributes(init.id.into(), to).map_err(errno)?;
             let answer = answer::attributes(&attributes);
             room.put(init.response, answer.as_bytes(), answer.as_bytes().len())
         }
@@ -118,7 +114,6 @@ pub(super) fn carry_out(
             }
             while let Some(occurrence) = state.software.next(file) {
                 if let Some(told) = answer::told_event(state, file, occurrence) {
-                    let told: EventResp = told;
                     return room.put(get.response, told.as_bytes(), LEAST);
                 }
             }
@@ -128,6 +123,8 @@ pub(super) fn carry_out(
         command::JOIN_MCAST => join(state, file, &read(body), room),
         command::LEAVE_MCAST => {
             let leave: DestroyId = read(body);
+            let of = state.memberships.get(&leave.id).ok_or(Errno::ENOENT)?.id;
+            own(state, file, of)?;
             let membership = state.memberships.remove(&leave.id).ok_or(Errno::ENOENT)?;
             // Who left by itself has left.
             state.software.leave(membership.id.into(), membership.group).unwrap_or_default();

@@ -46,7 +46,7 @@ impl Software {
     }
 
     /// The port of a device that has the address.
-    fn port_of(&self, address: IpAddr) -> Option<(usize, u8)> {
+    pub(super) fn port_of(&self, address: IpAddr) -> Option<(usize, u8)> {
         let gid = gid_of(address);
         self.ports.iter().enumerate().find_map(|(place, port)| {
             let found = port.management.gids().iter().find(|(_, own)| *own == gid);

@@ -22,18 +22,17 @@ impl Software {
             return refuse("the ID is of connections: make one of PortSpace::Udp");
         }
         let ready = matches!(record.stage, Stage::Bound | Stage::AddressResolved | Stage::RouteResolved);
-        let (Some(port), Some(local)) = (record.port.filter(|_| ready), record.local) else {
+        let (local, traffic_class) = (record.local.filter(|_| ready), record.options.type_of_service);
+        let Some((place, index)) = local.and_then(|local| self.port_of(local.ip())) else {
             return refuse("bind the ID to an address, or resolve one, first");
         };
-        if record.groups.contains(&group) {
+        let groups = &mut self.record(id)?.groups;
+        if groups.contains(&group) {
             return refuse("the ID is in the group");
         }
-        record.groups.push(group);
-        let traffic_class = record.options.type_of_service;
-        let management = &self.ports[port].management;
-        let own = gid_of(local.ip());
-        let index = management.gids().iter().find(|(_, gid)| *gid == own).map_or(0, |(index, _)| *index);
-        let path = Path { port: management.port(), traffic_class, ..Path::new(gid_of(group), index) };
+        groups.push(group);
+        let port = self.ports[place].management.port();
+        let path = Path { port, traffic_class, ..Path::new(gid_of(group), index) };
         self.occur(id, What::MulticastJoined { path, qpn: ALL, qkey: UDP_QKEY });
         Ok(())
     }

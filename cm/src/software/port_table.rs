@@ -1,8 +1,7 @@
 //! Local ports, and who holds them.
 
 use std::collections::HashMap;
-
-use pollux_verbs::random_psn;
+use std::hash::{BuildHasher, RandomState};
 
 use crate::service::PortSpace;
 
@@ -19,7 +18,8 @@ pub(super) struct PortTable {
 
 impl Default for PortTable {
     fn default() -> Self {
-        Self { holders: HashMap::new(), last: EPHEMERAL.start() + (random_psn() % 8192) as u16 }
+        let first = RandomState::new().hash_one(()) % EPHEMERAL.len() as u64;
+        Self { holders: HashMap::new(), last: EPHEMERAL.start() + first as u16 }
     }
 }
 
