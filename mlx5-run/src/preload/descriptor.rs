@@ -104,7 +104,12 @@ fn keep(number: RawFd) {
 impl Kept {
     /// Moves a descriptor out of the program's way.
     pub(super) fn new(fd: OwnedFd) -> Result<Self, Errno> {
-        let fd = high(fd.as_raw_fd())?;
+        Self::copy_of(fd.as_raw_fd())
+    }
+
+    /// A further descriptor of a file, out of the program's way.
+    pub(super) fn copy_of(fd: RawFd) -> Result<Self, Errno> {
+        let fd = high(fd)?;
         keep(fd.as_raw_fd());
         Ok(Self(ManuallyDrop::new(fd)))
     }

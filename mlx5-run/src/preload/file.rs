@@ -272,6 +272,17 @@ pub(crate) unsafe extern "C" fn readlink(path: *const c_char, into: *mut c_char,
     }
 }
 
+/// As realpath(3).
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn realpath(path: *const c_char, into: *mut c_char) -> *mut c_char {
+    let place = place(path);
+    // SAFETY: the program's arguments, or a path of ours.
+    unsafe { real!(c"realpath": fn(*const c_char, *mut c_char) -> *mut c_char, place.path(path), into) }
+}
+
 /// Functions that open a stream.
 macro_rules! streams {
     ($($name:ident, $real:literal);+ $(;)?) => {$(

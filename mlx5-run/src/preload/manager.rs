@@ -7,7 +7,7 @@
 
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -28,12 +28,14 @@ use crate::plan::{Plan, device_name};
 pub(super) const PATH: &str = "/dev/infiniband/rdma_cm";
 /// Major and minor number of the file: one of the kernel's miscellaneous devices.
 pub(super) const NUMBERS: (c_uint, c_uint) = (10, 58);
-/// Most files at a time.
-const FILES_MAX: usize = 64;
+/// Most files at a time: an ID that waits for its events by itself has one of its own.
+const FILES_MAX: usize = 4096;
 /// Most bytes of a command.
 const COMMAND_MAX: usize = 4096;
-/// How often the thread looks for events.
+/// How often the thread looks for events while there are some, and how often when nothing was to be done for so many looks.
 const LOOK: Duration = Duration::from_micros(200);
+const IDLE_LOOK: Duration = Duration::from_millis(2);
+const IDLE_AFTER: u32 = 500;
 /// How long a program that ends waits for the thread to let go.
 const PATIENCE: Duration = Duration::from_millis(100);
 
@@ -46,7 +48,6 @@ struct Open {
 }
 
 /// What there is: files by their places in [`INODES`], and the manager of them all.
-#[derive(Default)]
 pub(super) struct All {
     files: Vec<(usize, Option<Arc<Open>>)>,
     manager: Option<Served>,
@@ -61,7 +62,11 @@ static ALL: Mutex<All> =
     Mutex::new(All { files: Vec::new(), manager: None, is_looked_for: false, is_over: false });
 /// Inodes of the files; 0 where there is none. No lock: every write of the program's looks here, those of this library's threads too.
 static INODES: [AtomicU64; FILES_MAX] = [const { AtomicU64::new(0) }; FILES_MAX];
+/// Places that were ever taken.
+static USED: AtomicUsize = AtomicUsize::new(0);
 static COUNT: AtomicUsize = AtomicUsize::new(0);
+/// A command was carried out since the thread looked.
+static COMMANDED: AtomicBool = AtomicBool::new(false);
 static REGISTERED: Once = Once::new();
 
 pub(super) fn hold() -> Files {
@@ -79,7 +84,8 @@ pub(super) fn find(fd: RawFd) -> Option<usize> {
         return None;
     }
     let inode = inode::of(fd)?;
-    INODES.iter().position(|place| place.load(Ordering::Acquire) == inode)
+    let used = &INODES[..USED.load(Ordering::Acquire)];
+    used.iter().position(|place| place.load(Ordering::Acquire) == inode)
 }
 
 /// Opens it.
@@ -126,6 +132,7 @@ pub(super) fn open(plan: &Plan, flags: c_int) -> Result<RawFd, Errno> {
     let opened = Open { file: manager.open(), other_end, is_told: Mutex::new(false) };
     all.files.push((place, Some(Arc::new(opened))));
     INODES[place].store(inode, Ordering::Release);
+    USED.fetch_max(place + 1, Ordering::AcqRel);
     COUNT.store(all.files.len(), Ordering::Release);
     if !all.is_looked_for {
         all.is_looked_for = true;
@@ -140,19 +147,22 @@ pub(super) fn open(plan: &Plan, flags: c_int) -> Result<RawFd, Errno> {
 
 /// Looks for events as long as there are files.
 fn look() {
+    let mut idle = 0;
     loop {
-        let files: Vec<Arc<Open>> = {
+        let (manager, files): (_, Vec<Arc<Open>>) = {
             let mut all = hold();
             let files: Vec<_> = all.files.iter().filter_map(|(_, file)| file.clone()).collect();
-            if files.is_empty() {
+            let Some(manager) = all.manager.clone().filter(|_| !files.is_empty()) else {
                 all.is_looked_for = false;
                 return;
-            }
-            files
+            };
+            (manager, files)
         };
+        let is_busy = manager.work() | COMMANDED.swap(false, Ordering::Relaxed);
         files.iter().for_each(|file| file.tell());
-        drop(files);
-        std::thread::sleep(LOOK);
+        drop((manager, files));
+        idle = if is_busy { 0 } else { IDLE_AFTER.min(idle + 1) };
+        std::thread::sleep(if idle < IDLE_AFTER { LOOK } else { IDLE_LOOK });
     }
 }
 
@@ -215,7 +225,7 @@ fn command(place: usize, fd: RawFd, address: u64, bytes: usize) -> Result<(), Er
     // SAFETY: numbers alone.
     let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
     let waits = flags & libc::O_NONBLOCK == 0 && command.starts_with(&GET_EVENT.to_ne_bytes());
-    let own = if waits { Some(Kept::new(descriptor::high(fd)?)?) } else { None };
+    let own = if waits { Some(Kept::copy_of(fd)?) } else { None };
     let fd = own.as_ref().map_or(fd, |own| own.as_raw_fd());
     loop {
         let (file, is_over) = {
@@ -226,6 +236,7 @@ fn command(place: usize, fd: RawFd, address: u64, bytes: usize) -> Result<(), Er
         let done = match &file {
             Some(file) => {
                 let done = file.file.command(&Own, &command);
+                COMMANDED.store(true, Ordering::Relaxed);
                 file.take_back(fd);
                 done
             }
@@ -239,10 +250,9 @@ fn command(place: usize, fd: RawFd, address: u64, bytes: usize) -> Result<(), Er
             return done;
         }
         let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        // What was told is taken back at the end of the program by nobody.
-        let polled = if is_over { 0 } else { 1 };
+        // What was told is taken back at the end of the program by nobody: then nothing is looked at.
         // SAFETY: one entry, which is ours, or none.
-        if unsafe { libc::poll(&raw mut poll, polled, -1) } < 0 {
+        if unsafe { libc::poll(&raw mut poll, (!is_over).into(), -1) } < 0 {
             return Err(std::io::Error::last_os_error().into());
         }
     }

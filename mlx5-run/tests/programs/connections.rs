@@ -1,11 +1,17 @@
 //! Programs that connect by address, librdmacm's own and perftest's `-R`, through `/dev/infiniband/rdma_cm`.
 
+#![expect(unsafe_code, reason = "fork(2)")]
+
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use pollux_cm::{ConnectionParameters, EventChannel, EventKind, Id, Manager, PortSpace};
 use pollux_tests::require::{Need, require};
+use pollux_verbs::{Cq, CqOptions, Options, Pd, QpKind, QpOptions};
 
 use super::bed::{Bed, Ended, start, wait};
+use super::client::is_client_with;
 use super::ours::ours;
 
 const SERVER: &str = "10.9.0.1";
@@ -155,4 +161,107 @@ fn what_cannot_be_is_one_line_or_the_kernels_errno() {
     assert!(ended.said.contains("--ip"), "{}", ended.said);
     let ended = bed.run(&["--ports", "2", "--ip", "10.0.0.1/24"], &["true"]);
     assert!(ended.said.contains("1 of --ip for 2 ports: give one for each, or none"), "{}", ended.said);
+}
+
+/// A client of this test's own, by the kernel's manager as `cm` knows it: IDs with a file each, more than there are of devices; a connection
+/// between two ports; and a child of the process, which has no manager.
+#[test]
+fn our_own_client_finds_the_kernels_manager() {
+    let options = [
+        "--ports",
+        "2",
+        "--wire",
+        "cable:a",
+        "--wire",
+        "cable:a",
+        "--ip",
+        "10.9.0.1/24",
+        "--ip",
+        "10.9.0.2/24",
+    ];
+    if !is_client_with(&options, "connections::our_own_client_finds_the_kernels_manager") {
+        return;
+    }
+    let manager = Manager::kernel(Path::new("/"), Options::default()).expect("it is there");
+    let many: Vec<_> = (0..300)
+        .map(|_| {
+            let channel = manager.channel().expect("a file");
+            let id = channel.create_id(PortSpace::Tcp).expect("an ID");
+            id.bind("10.9.0.1:0".parse().expect("an address")).expect("a port of its own");
+            (channel, id)
+        })
+        .collect();
+    let mut ports: Vec<_> = many.iter().map(|(_, id)| id.local_address().expect("bound").port()).collect();
+    ports.sort_unstable();
+    ports.dedup();
+    assert_eq!(ports.len(), 300);
+    drop(many);
+    let next = |channel: &EventChannel| {
+        let event = channel.wait(Duration::from_secs(10)).expect("no error").expect("an event in time");
+        event.kind
+    };
+    let (near, far) = (manager.channel().expect("a file"), manager.channel().expect("a file"));
+    let listener = far.create_id(PortSpace::Tcp).expect("an ID");
+    let to = "10.9.0.1:7174".parse().expect("an address");
+    listener.bind(to).expect("its own");
+    listener.listen(1).expect("it listens");
+    let id = near.create_id(PortSpace::Tcp).expect("an ID");
+    let from = "10.9.0.2:0".parse().expect("an address");
+    id.resolve_address(Some(from), to, Duration::from_secs(2)).expect("asked");
+    assert!(matches!(next(&near), EventKind::AddressResolved));
+    id.resolve_route(Duration::from_secs(2)).expect("asked");
+    assert!(matches!(next(&near), EventKind::RouteResolved));
+    let queue = |id: &Id| {
+        let (context, _) = id.device().expect("no error").expect("a device");
+        let (pd, cq) =
+            (Pd::new(&context).expect("a domain"), Cq::new(&context, CqOptions::new(64)).expect("one"));
+        id.create_qp(&pd, &cq, &cq, &QpOptions::new(QpKind::Rc)).expect("a queue pair")
+    };
+    let mut ours = queue(&id);
+    id.connect(&ours, &ConnectionParameters::default().private_data(*b"hello")).expect("asked");
+    let EventKind::ConnectRequest { id: request, parameters } = next(&far) else { panic!("a request") };
+    assert_eq!(&parameters.private_data[..6], b"hello\0");
+    assert_eq!(request.peer_address().map(|peer| peer.ip().to_string()).as_deref(), Some("10.9.0.2"));
+    let mut theirs = queue(&request);
+    request.accept(&mut theirs, &parameters.private_data(*b"welcome")).expect("accepted");
+    let EventKind::ConnectResponse(parameters) = next(&near) else { panic!("a response") };
+    assert_eq!(&parameters.private_data[..8], b"welcome\0");
+    id.establish(&mut ours).expect("established");
+    assert!(matches!(next(&far), EventKind::Established(_)));
+    // A child has no manager, and leaves its parent's alone.
+    // SAFETY: the child does nothing but one call, and ends.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let refused = id.resolve_route(Duration::ZERO).is_err();
+        // SAFETY: it ends this process.
+        unsafe { libc::_exit(i32::from(!refused)) };
+    }
+    let mut status = -1;
+    // SAFETY: room for a number.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0, "the child was refused");
+    id.disconnect(&mut ours).expect("asked");
+    assert!(matches!(next(&far), EventKind::Disconnected));
+}
+
+#[test]
+fn programs_of_a_daemon_have_no_manager() {
+    let bed = Bed::new();
+    let socket = bed.path().join("cards").display().to_string();
+    let mut daemon = bed.launcher(&["--serve", &socket]);
+    let mut daemon = start(&mut daemon);
+    let deadline = std::time::Instant::now() + Duration::from_secs(20);
+    let ended = loop {
+        let ended =
+            wait(start(&mut bed.command(&["--attach", &socket], &["cat", "/dev/infiniband/rdma_cm"])));
+        if ended.said.contains("rdma_cm") || std::time::Instant::now() > deadline {
+            break ended;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    let line = "mlx5-run: /dev/infiniband/rdma_cm: devices of a daemon's, or of a parent's, have no connection manager";
+    assert!(ended.said.contains(line), "{}", ended.said);
+    assert_ne!(ended.status, Some(0));
+    let _ended = Command::new("kill").arg(daemon.id().to_string()).status();
+    daemon.wait().expect("a child");
 }
