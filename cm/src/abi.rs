@@ -26,19 +26,20 @@ pub(crate) fn told(qpn: u32, parameters: &ConnectionParameters) -> ConnParam {
     told
 }
 
-/// The same, heard.
-pub(crate) fn heard(bytes: &[u8]) -> ConnectionParameters {
+/// The same, heard: the queue pair, and the parameters.
+pub(crate) fn heard(bytes: &[u8]) -> (u32, ConnectionParameters) {
     let Ok((heard, _)) = ConnParam::read_from_prefix(bytes) else {
-        return ConnectionParameters::default();
+        return Default::default();
     };
-    ConnectionParameters {
+    let parameters = ConnectionParameters {
         private_data: heard.private_data[..usize::from(heard.private_data_len)].to_vec(),
         responder_resources: heard.responder_resources,
         initiator_depth: heard.initiator_depth,
         flow_control: heard.flow_control != 0,
         retry_count: heard.retry_count,
         rnr_retry_count: heard.rnr_retry_count,
-    }
+    };
+    (heard.qp_num, parameters)
 }
 
 /// A path, of what describes an address; [`Path::attributes`] is the way back.

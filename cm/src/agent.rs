@@ -140,10 +140,14 @@ pub(crate) enum Notice {
     Request {
         listener: u64,
         path: Path,
+        /// The peer's queue pair.
+        qpn: u32,
         parameters: ConnectionParameters,
     },
     /// The peer agrees.
     Response {
+        /// The peer's queue pair.
+        qpn: u32,
         parameters: ConnectionParameters,
     },
     /// Both may send.

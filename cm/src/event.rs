@@ -140,10 +140,10 @@ impl Event {
             What::AddressError(errno) => EventKind::AddressError(errno),
             What::RouteResolved => EventKind::RouteResolved,
             What::RouteError(errno) => EventKind::RouteError(errno),
-            What::ConnectRequest { made, parameters } => {
+            What::ConnectRequest { made, parameters, .. } => {
                 EventKind::ConnectRequest { id: hand_out(made), parameters }
             }
-            What::ConnectResponse(parameters) => EventKind::ConnectResponse(parameters),
+            What::ConnectResponse { parameters, .. } => EventKind::ConnectResponse(parameters),
             What::ConnectError(errno) => EventKind::ConnectError(errno),
             What::Unreachable(errno) => EventKind::Unreachable(errno),
             What::Rejected { reason, private_data } => EventKind::Rejected { reason, private_data },

@@ -74,8 +74,8 @@ impl Id {
         either!(self.manager, software => software.listen(self.number, backlog), kernel => kernel.listen(self.number, backlog))
     }
 
-    /// Finds the device that leads to an address: an event tells what came of it. From `source`, if it is given. The manager of this
-    /// process asks the wire meanwhile, for three seconds at most; `timeout` is for the kernel's.
+    /// Finds the device that leads to an address: an event tells what came of it. From `source`, if it is given. The wire is
+    /// asked meanwhile, until `timeout`.
     ///
     /// # Errors
     /// A source that no device has, an ID that is in use otherwise.
@@ -88,7 +88,7 @@ impl Id {
     ) -> Result<(), CmError> {
         either!(
             self.manager,
-            software => software.resolve_address(self.number, source, destination),
+            software => software.resolve_address(self.number, source, destination, timeout),
             kernel => kernel.resolve_address(self.number, source, destination, timeout)
         )
     }
@@ -236,7 +236,8 @@ impl Id {
     }
 
     /// Agrees to what was asked for: the queue pair can send, then the peer is told.
-    /// [`Established`](crate::EventKind::Established) tells that it heard.
+    /// [`Established`](crate::EventKind::Established) tells that it heard. The peer may have asked for more READs and atomics at once than
+    /// this device can; it is told of as many as it can.
     ///
     /// # Errors
     /// Nothing was asked for, a queue pair that is not of RC, too much private data, or what the device says.
@@ -244,11 +245,43 @@ impl Id {
     pub fn accept(&self, qp: &mut Qp, parameters: &ConnectionParameters) -> Result<(), CmError> {
         check_reliable(qp)?;
         private_data::check(&parameters.private_data, private_data::ACCEPT)?;
+        let parameters = &self.within_limits(parameters)?;
         self.change_to_send(qp, Some((parameters.responder_resources, parameters.initiator_depth)))?;
         either!(
             self.manager,
             software => software.accept(self.number, qp.qpn(), parameters),
             kernel => kernel.accept(self.number, qp.qpn(), parameters)
+        )
+    }
+
+    /// With no more READs and atomics at once than the device can, as `rdma_accept` without parameters. Source: rdma-core
+    /// `librdmacm/cma.c`, `rdma_accept`.
+    fn within_limits(&self, parameters: &ConnectionParameters) -> Result<ConnectionParameters, CmError> {
+        let (resources, depth) = (parameters.responder_resources, parameters.initiator_depth);
+        let mut parameters = parameters.clone();
+        // One at a time each device can: it is not asked for its limits.
+        if resources.max(depth) > 1
+            && let Some((context, _)) = self.device()?
+        {
+            let limits = context.device()?.base;
+            let least = |wanted: u8, limit: u32| wanted.min(u8::try_from(limit).unwrap_or(u8::MAX));
+            parameters.responder_resources = least(resources, limits.max_qp_rd_atom);
+            parameters.initiator_depth = least(depth, limits.max_qp_init_rd_atom);
+        }
+        Ok(parameters)
+    }
+
+    /// Tells the manager that the queue pair has received from the peer: it has heard the agreement, though its own word of that may be lost.
+    /// [`Established`](crate::EventKind::Established) follows where it is news.
+    ///
+    /// # Errors
+    /// No connection that was agreed to, or what the kernel says.
+    #[doc(alias = "rdma_notify")]
+    pub fn notify_established(&self) -> Result<(), CmError> {
+        either!(
+            self.manager,
+            software => software.established_by_data(self.number).map(drop),
+            kernel => kernel.established_by_data(self.number)
         )
     }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use pollux_uverbs::abi::connection as abi;
 use pollux_uverbs::abi::connection::{command, event};
 use pollux_uverbs::abi::flags::{Access, QpMask, QpState, QpType};
-use pollux_verbs::{Context, Errno, Mtu, Options, QpAttributes};
+use pollux_verbs::{AsyncKind, Context, Errno, Mtu, Options, QpAttributes};
 use zerocopy::FromBytes;
 
 use crate::abi::{address, heard, path, told};
@@ -371,12 +371,24 @@ impl Kernel {
         }
     }
 
+    pub(crate) fn established_by_data(&self, id: u64) -> Result<(), CmError> {
+        let (record, file) = self.record(id)?;
+        match file.tell(command::NOTIFY, &abi::Notify { id: record.handle, event: AsyncKind::COMM_EST.0 }) {
+            // It is known.
+            Ok(()) | Err(Errno::EISCONN) => Ok(()),
+            Err(errno) => Err(refused("notify")(errno)),
+        }
+    }
+
     pub(crate) fn set_options(&self, id: u64, options: IdOptions) -> Result<(), CmError> {
         if options.type_of_service != 0 {
             self.set_option(id, abi::option::TOS, &[options.type_of_service])?;
         }
         if options.reuse_address {
             self.set_option(id, abi::option::REUSEADDR, &1i32.to_ne_bytes())?;
+        }
+        if options.own_family_only {
+            self.set_option(id, abi::option::AFONLY, &1i32.to_ne_bytes())?;
         }
         if let Some(timeout) = options.ack_timeout {
             self.set_option(id, abi::option::ACK_TIMEOUT, &[timeout])?;
@@ -440,15 +452,19 @@ impl Kernel {
                 if datagrams {
                     What::DatagramRequest { made, private_data: private(&datagram()?) }
                 } else {
-                    What::ConnectRequest { made, parameters: heard(&told.param) }
+                    let (qpn, parameters) = heard(&told.param);
+                    What::ConnectRequest { made, qpn, parameters }
                 }
             }
-            event::CONNECT_RESPONSE => What::ConnectResponse(heard(&told.param)),
+            event::CONNECT_RESPONSE => {
+                let (qpn, parameters) = heard(&told.param);
+                What::ConnectResponse { qpn, parameters }
+            }
             event::CONNECT_ERROR => What::ConnectError(errno),
             event::UNREACHABLE => What::Unreachable(errno),
             event::REJECTED => What::Rejected {
                 reason: RejectReason(told.status as u16),
-                private_data: heard(&told.param).private_data,
+                private_data: heard(&told.param).1.private_data,
             },
             event::ESTABLISHED if datagrams => {
                 let param = datagram()?;
@@ -459,7 +475,7 @@ impl Kernel {
                     private_data: private(&param),
                 }
             }
-            event::ESTABLISHED => What::Established(heard(&told.param)),
+            event::ESTABLISHED => What::Established(heard(&told.param).1),
             event::DISCONNECTED => What::Disconnected,
             event::MULTICAST_JOIN => {
                 let param = datagram()?;

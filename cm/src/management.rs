@@ -1,6 +1,7 @@
 //! Queue pair 1 of a port: management datagrams, sent and received.
 
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use pollux_verbs::{
@@ -22,17 +23,32 @@ const SENDS: u32 = 128;
 const GLOBAL_BYTES: usize = 40;
 /// Addresses that are remembered.
 const ADDRESSES_MAX: usize = 1 << 10;
-/// How long what was found out about an address counts: who asks where nobody answers waits for seconds, and the host that has an address
-/// may become another.
+/// How long what was found out about an address counts: the host that has it may become another.
 const REMEMBERED: Duration = Duration::from_secs(10);
+/// How long it counts that nobody has answered yet: all who look for one address look once.
+const UNANSWERED: Duration = Duration::from_millis(1);
+/// Datagrams that wait until somebody answers for their address, and how long one does. Whoever sent one sends it again later, so that the
+/// oldest may go: peers that are not there shall not keep answers to others from leaving.
+const HELD_MAX: usize = 64;
+const HELD: Duration = Duration::from_secs(1);
 
 /// How long the last datagrams may take to leave.
 const LINGER: Duration = Duration::from_millis(250);
 
-/// How a peer is reached, `None` where nobody answered, and since when that is known.
+/// How a peer is reached, `None` where nobody has answered yet, and since when that is known.
 #[derive(Debug)]
 struct Reach {
     address: Option<Ah>,
+    since: Instant,
+}
+
+/// By GID and the index of ours.
+type Reaches = HashMap<([u8; 16], u8), Reach>;
+
+/// A datagram that waits for an address.
+#[derive(Debug)]
+struct Held {
+    outgoing: Outgoing,
     since: Instant,
 }
 
@@ -47,7 +63,8 @@ pub struct ManagementPort {
     pd: Pd,
     port: u8,
     guid: u64,
-    reaches: HashMap<([u8; 16], u8), Reach>,
+    reaches: Reaches,
+    held: VecDeque<Held>,
     /// GIDs of the port, by index.
     gids: Vec<(u8, [u8; 16])>,
     /// Datagrams that could not be sent.
@@ -56,8 +73,32 @@ pub struct ManagementPort {
 
 impl Reach {
     fn counts(&self) -> bool {
-        self.since.elapsed() < REMEMBERED
+        self.since.elapsed() < if self.address.is_some() { REMEMBERED } else { UNANSWERED }
     }
+}
+
+/// How a peer is reached, as far as that is known: who looks for it again looks no more often than is of use.
+fn reach<'a>(reaches: &'a mut Reaches, pd: &Pd, path: &Path) -> Result<&'a Ah, Errno> {
+    if reaches.len() >= ADDRESSES_MAX {
+        reaches.clear();
+    }
+    let look = || match Ah::new(pd, path) {
+        Ok(address) => Ok(Reach { address: Some(address), since: Instant::now() }),
+        Err(error) if error.errno() == Some(Errno::ETIMEDOUT) => {
+            Ok(Reach { address: None, since: Instant::now() })
+        }
+        Err(error) => Err(error.errno().unwrap_or(Errno::EINVAL)),
+    };
+    let reach = match reaches.entry((path.gid, path.gid_index)) {
+        Entry::Occupied(mut known) => {
+            if !known.get().counts() {
+                known.insert(look()?);
+            }
+            known.into_mut()
+        }
+        Entry::Vacant(room) => room.insert(look()?),
+    };
+    reach.address.as_ref().ok_or(Errno::ETIMEDOUT)
 }
 
 impl ManagementPort {
@@ -74,8 +115,8 @@ impl ManagementPort {
         let sends = Buffers::new(&pd, SENDS as usize, BYTES)?;
         qp.ready_datagram(port, QKEY, 0)?;
         let guid = context.device()?.base.node_guid.get();
-        let (reaches, gids) = (HashMap::new(), Vec::new());
-        let mut management = Self { qp, cq, receives, sends, pd, port, guid, reaches, gids, unsent: 0 };
+        let (reaches, gids, held) = (HashMap::new(), Vec::new(), VecDeque::new());
+        let mut management = Self { qp, cq, receives, sends, pd, port, guid, reaches, held, gids, unsent: 0 };
         management.refresh()?;
         management.refill()?;
         Ok(management)
@@ -125,22 +166,13 @@ impl ManagementPort {
         Ok(())
     }
 
-    /// Finds out whether a path leads somewhere, which takes seconds where nobody answers.
+    /// Whether a path leads somewhere, as far as that is known. Where nobody has answered yet the wire is asked, and nothing waits: who
+    /// looks again later finds the answer.
     ///
     /// # Errors
-    /// `ETIMEDOUT` where nobody answers, `ENETUNREACH` where the address is in no subnet of the path's own.
+    /// `ETIMEDOUT` as long as nobody answers, `ENETUNREACH` where the address is in no subnet of the path's own.
     pub(crate) fn probe(&mut self, path: &Path) -> Result<(), Errno> {
-        let key = (path.gid, path.gid_index);
-        if self.reaches.get(&key).is_some_and(|reach| reach.address.is_some() && reach.counts()) {
-            return Ok(());
-        }
-        if self.reaches.len() >= ADDRESSES_MAX {
-            self.reaches.clear();
-        }
-        let made = Ah::new(&self.pd, path);
-        let errno = made.as_ref().err().map(|error| error.errno().unwrap_or(Errno::EINVAL));
-        self.reaches.insert(key, Reach { address: made.ok(), since: Instant::now() });
-        errno.map_or(Ok(()), Err)
+        reach(&mut self.reaches, &self.pd, path).map(drop)
     }
 
     /// Whether one more can be sent now.
@@ -148,24 +180,48 @@ impl ManagementPort {
         self.sends.available() > 0
     }
 
-    /// Sends a datagram. One that cannot be sent is lost, as on any wire; who waits for its answer sends it again.
-    pub(crate) fn send(&mut self, outgoing: &Outgoing) {
-        let key = (outgoing.to.gid, outgoing.to.gid_index);
-        if !self.reaches.get(&key).is_some_and(Reach::counts) {
-            // What comes of it is found below.
-            self.probe(&outgoing.to).unwrap_or_default();
+    /// Sends a datagram, as soon as its address is known. One that cannot be sent is lost, as on any wire; who waits for its answer sends
+    /// it again.
+    pub(crate) fn send(&mut self, outgoing: Outgoing) {
+        match self.post(&outgoing) {
+            Ok(()) => {}
+            Err(Errno::ETIMEDOUT) => {
+                if self.held.len() >= HELD_MAX {
+                    self.held.pop_front();
+                    self.unsent += 1;
+                }
+                self.held.push_back(Held { outgoing, since: Instant::now() });
+            }
+            // It is counted.
+            Err(_) => {}
         }
-        let address = self.reaches.get(&key).and_then(|reach| reach.address.as_ref());
-        let buffer = address.and_then(|_| self.sends.filled(&outgoing.bytes[..]));
-        let Some((address, buffer)) = address.zip(buffer) else {
-            self.unsent += 1;
-            return;
-        };
-        let mut batch = self.qp.batch();
-        batch.send(0).to(address, QPN, QKEY).piece(buffer).signalled();
-        if batch.ring().is_err() {
-            self.unsent += 1;
+    }
+
+    /// Sends what waited for an address that is known by now.
+    pub(crate) fn send_held(&mut self) {
+        for _ in 0..self.held.len() {
+            let Some(held) = self.held.pop_front() else { return };
+            if held.since.elapsed() >= HELD {
+                self.unsent += 1;
+            } else if !self.has_room() || self.post(&held.outgoing) == Err(Errno::ETIMEDOUT) {
+                self.held.push_back(held);
+            }
         }
+    }
+
+    /// Posts a datagram. What cannot be posted is counted.
+    ///
+    /// # Errors
+    /// `ETIMEDOUT`: nobody has answered for its address yet, and it is not counted.
+    fn post(&mut self, outgoing: &Outgoing) -> Result<(), Errno> {
+        let posted = reach(&mut self.reaches, &self.pd, &outgoing.to).and_then(|address| {
+            let buffer = self.sends.filled(&outgoing.bytes[..]).ok_or(Errno::ENOMEM)?;
+            let mut batch = self.qp.batch();
+            batch.send(0).to(address, QPN, QKEY).piece(buffer).signalled();
+            batch.ring().map(drop).map_err(|_| Errno::EIO)
+        });
+        self.unsent += u64::from(posted.is_err_and(|why| why != Errno::ETIMEDOUT));
+        posted
     }
 
     /// Takes what came in: the way back, and the datagram.
@@ -202,9 +258,81 @@ impl Drop for ManagementPort {
     /// What was said last, such as that a connection ends, leaves before the queue pair goes.
     fn drop(&mut self) {
         let begin = Instant::now();
-        while self.sends.available() < self.sends.count() && begin.elapsed() < LINGER {
+        let is_under_way = |port: &Self| !port.held.is_empty() || port.sends.available() < port.sends.count();
+        while is_under_way(self) && begin.elapsed() < LINGER {
+            self.send_held();
             self.cq.poll(RECEIVES as usize, |_| {});
             std::thread::yield_now();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pollux_mlx5_kernel::DoorProfile;
+    use pollux_mlx5_model::Model;
+    use pollux_mlx5_model::wire::Cable;
+    use pollux_verbs::{Options, Provider};
+
+    use super::*;
+
+    fn port(name: &str, ip: &str, plug: Cable) -> (Model, ManagementPort) {
+        let address = ip.parse().expect("an address");
+        let door = DoorProfile { management: true, ..DoorProfile::NEWEST };
+        let model = Model::builder(name).door(door).plugged(plug).ip(address).build().expect("a model");
+        let context = Context::open(model.open(), Provider::Mlx5, Options::default()).expect("a context");
+        let port = ManagementPort::open(&context, 1).expect("queue pair 1");
+        (model, port)
+    }
+
+    /// To a peer whose address is not known yet.
+    #[test]
+    fn what_is_held_at_the_end_still_leaves() {
+        let (one, other) = Cable::pair();
+        let (_near, mut near) = port("near", "192.0.2.1/24", one);
+        let (_far, mut far) = port("far", "192.0.2.2/24", other);
+        let gid = |last| std::net::Ipv4Addr::new(192, 0, 2, last).to_ipv6_mapped().octets();
+        let index = near.gids().iter().find(|(_, own)| *own == gid(1)).expect("its own").0;
+        let to = Path::new(gid(2), index);
+        // As if asked and not answered until a while after the port begins to go: a cable may answer before the first look returns.
+        let asked = Reach { address: None, since: Instant::now() + LINGER / 4 };
+        near.reaches.insert((to.gid, to.gid_index), asked);
+        near.send(Outgoing { to, bytes: Box::new([7; BYTES]) });
+        assert_eq!(near.held.len(), 1);
+        drop(near);
+        let (begin, mut heard) = (Instant::now(), 0);
+        while heard == 0 {
+            far.poll(|_, bytes| heard = bytes[0]);
+            assert!(begin.elapsed() < Duration::from_secs(5), "it went with its port");
+        }
+        assert_eq!(heard, 7);
+    }
+
+    #[test]
+    fn who_does_not_answer_holds_up_nobody() {
+        let (one, other) = Cable::pair();
+        let (_near, mut near) = port("near", "192.0.2.1/24", one);
+        let (_far, mut far) = port("far", "192.0.2.2/24", other);
+        let gid = |last| std::net::Ipv4Addr::new(192, 0, 2, last).to_ipv6_mapped().octets();
+        let ours = gid(1);
+        let index = near.gids().iter().find(|(_, gid)| *gid == ours).expect("its own").0;
+        let to = |last| Outgoing { to: Path::new(gid(last), index), bytes: Box::new([last; BYTES]) };
+        let begin = Instant::now();
+        // More than are held: the last of them is to somebody who is there.
+        (100..200).for_each(|last| near.send(to(last)));
+        near.send(to(2));
+        assert!(begin.elapsed() < HELD / 2, "{:?}", begin.elapsed());
+        let mut heard = Vec::new();
+        while heard.is_empty() {
+            near.send_held();
+            far.poll(|_, bytes| heard.push(bytes[0]));
+            assert!(begin.elapsed() < HELD, "{:?}", near.unsent());
+        }
+        assert_eq!(heard, [2]);
+        while !near.held.is_empty() {
+            near.send_held();
+            assert!(begin.elapsed() < 3 * HELD);
+        }
+        assert_eq!(near.unsent(), 100);
     }
 }

@@ -74,6 +74,12 @@ impl Manager {
         either!(self, software => Some(software.counts()), _kernel => None)
     }
 
+    /// Whether it is one in this process, which works while it is asked. Takes no lock.
+    #[must_use]
+    pub fn is_in_process(&self) -> bool {
+        matches!(&*self.0, Side::Software(_))
+    }
+
     pub(crate) fn destroy(&self, id: u64) {
         either!(self, software => software.destroy(id), kernel => kernel.destroy(id));
     }

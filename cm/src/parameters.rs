@@ -73,6 +73,8 @@ pub struct IdOptions {
     pub type_of_service: u8,
     /// Shares its local port with others that say so, none of which listens (`RDMA_OPTION_ID_REUSEADDR`).
     pub reuse_address: bool,
+    /// Listening on any address, it takes requests of its own family alone (`RDMA_OPTION_ID_AFONLY`).
+    pub own_family_only: bool,
     /// ACK timeout of the queue pair, 4.096 us x 2^n (`RDMA_OPTION_ID_ACK_TIMEOUT`); `None` is the manager's own.
     pub ack_timeout: Option<u8>,
 }

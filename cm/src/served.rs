@@ -91,9 +91,15 @@ impl Served {
     }
 
     /// Takes what came in, and does what is due: to be called every few hundred microseconds while programs connect, and every few
-    /// milliseconds else, as long as files are open. Whether anything came of it.
+    /// milliseconds else, without files too: peers are told then that nobody listens. Whether anything came of it.
     pub fn work(&self) -> bool {
         self.lock().software.work()
+    }
+
+    /// Files for which something happened since this was called last, by [their numbers](ServedFile::number).
+    #[must_use]
+    pub fn take_eventful(&self) -> Vec<u64> {
+        self.lock().software.take_eventful()
     }
 
     /// Opens its file.
@@ -121,10 +127,18 @@ impl ServedFile {
         )
     }
 
+    /// By which [`Served::take_eventful`] names it.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.channel
+    }
+
     /// Whether an event waits.
     #[must_use]
     pub fn has_events(&self) -> bool {
-        self.served.lock().software.has_events(self.channel)
+        let mut state = self.served.lock();
+        answer::skip_untold(&mut state, self.channel);
+        state.software.has_events(self.channel)
     }
 }
 

@@ -4,8 +4,9 @@
 mod address;
 mod group;
 mod port_table;
+mod resolution;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -21,6 +22,7 @@ use crate::occurrence::{Occurrence, What};
 use crate::parameters::{ConnectionParameters, IdOptions, RejectReason};
 use crate::service::{IP_HEADER_BYTES, IpHeader, PortSpace, gid_of};
 use port_table::PortTable;
+use resolution::Resolution;
 
 /// The key of queue pairs of datagrams. Source: Linux `include/rdma/rdma_cm.h`, `RDMA_UDP_QKEY`.
 pub(crate) const UDP_QKEY: u32 = 0x0123_4567;
@@ -30,6 +32,8 @@ pub(crate) const UDP_QKEY: u32 = 0x0123_4567;
 enum Stage {
     New,
     Bound,
+    /// It is looked for who leads to its peer.
+    Resolving,
     Listening,
     AddressResolved,
     RouteResolved,
@@ -82,7 +86,11 @@ pub(crate) struct Software {
     ids: HashMap<u64, Record>,
     by_connection: HashMap<(usize, u32), u64>,
     channels: HashMap<u64, VecDeque<Occurrence>>,
+    /// Channels to which something was added.
+    eventful: BTreeSet<u64>,
     held: PortTable,
+    /// Addresses that are looked for.
+    resolutions: Vec<Resolution>,
     next: u64,
     begin: Instant,
 }
@@ -103,7 +111,9 @@ impl Software {
             ids: HashMap::new(),
             by_connection: HashMap::new(),
             channels: HashMap::new(),
+            eventful: BTreeSet::new(),
             held: PortTable::default(),
+            resolutions: Vec::new(),
             next: 0,
             begin: Instant::now(),
         };
@@ -130,6 +140,7 @@ impl Software {
     /// A queue ends. Its IDs go on, without events; requests that nobody heard of are rejected.
     pub(crate) fn end_channel(&mut self, channel: u64) {
         let unheard = self.channels.remove(&channel).unwrap_or_default();
+        self.eventful.remove(&channel);
         self.destroy_made(unheard);
     }
 
@@ -162,6 +173,7 @@ impl Software {
         let Some(record) = self.ids.get(&id) else { return };
         if let Some(queue) = self.channels.get_mut(&record.channel) {
             queue.push_back(Occurrence { id, what });
+            self.eventful.insert(record.channel);
         }
     }
 
@@ -169,8 +181,16 @@ impl Software {
     pub(crate) fn migrate(&mut self, id: u64, to: u64) -> Result<(), CmError> {
         let from = std::mem::replace(&mut self.record(id)?.channel, to);
         let moved = self.take_occurrences(from, id);
+        let made: Vec<u64> = moved.iter().filter_map(Occurrence::made).collect();
         self.channels.entry(to).or_default().extend(moved);
-        Ok(())
+        self.eventful.insert(to);
+        // IDs of requests that nobody heard of go where those are told.
+        made.into_iter().try_for_each(|made| self.migrate(made, to))
+    }
+
+    /// Channels to which something was added since this was called last.
+    pub(crate) fn take_eventful(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.eventful).into_iter().collect()
     }
 
     /// Takes what waits to be told of an ID out of a queue.
@@ -369,6 +389,7 @@ impl Software {
             self.by_connection.remove(&(place, connection));
             self.ports[place].agent.abandon(now, connection);
         }
+        self.resolutions.retain(|resolution| resolution.id != id);
         if let Some(local) = record.local {
             self.held.release(record.space, local.port(), id);
         }
@@ -386,7 +407,7 @@ impl Software {
     /// Ends the IDs of requests that nobody heard of.
     fn destroy_made(&mut self, unheard: impl IntoIterator<Item = Occurrence>) {
         for occurrence in unheard {
-            if let What::ConnectRequest { made, .. } | What::DatagramRequest { made, .. } = occurrence.what {
+            if let Some(made) = occurrence.made() {
                 self.destroy(made);
             }
         }
@@ -398,8 +419,9 @@ impl Software {
             while port.management.has_room()
                 && let Some(outgoing) = port.agent.outgoing()
             {
-                port.management.send(&outgoing);
+                port.management.send(outgoing);
             }
+            port.management.send_held();
         }
     }
 
@@ -416,14 +438,15 @@ impl Software {
                 self.noticed(place, connection, notice);
             }
         }
+        any |= self.resolve();
         self.flush();
         any
     }
 
     fn noticed(&mut self, place: usize, connection: u32, notice: Notice) {
         let what = match notice {
-            Notice::Request { listener, path, parameters } => {
-                let made = |made, parameters| What::ConnectRequest { made, parameters };
+            Notice::Request { listener, path, qpn, parameters } => {
+                let made = |made, parameters| What::ConnectRequest { made, qpn, parameters };
                 return self.requested((place, connection), listener, path, parameters, made);
             }
             Notice::DatagramRequest { listener, path, private } => {
@@ -434,7 +457,7 @@ impl Software {
                 };
                 return self.requested((place, connection), listener, path, parameters, made);
             }
-            Notice::Response { parameters } => What::ConnectResponse(parameters),
+            Notice::Response { qpn, parameters } => What::ConnectResponse { qpn, parameters },
             Notice::Established { parameters } => What::Established(parameters),
             Notice::Rejected { reason, private } => What::Rejected { reason, private_data: private },
             Notice::Unreachable => What::Unreachable(Errno::ETIMEDOUT),
@@ -497,7 +520,13 @@ impl Software {
         let (source, destination) = IpHeader::read(private).ok_or(RejectReason::UNSUPPORTED)?;
         let record = self.ids.get(&listener).ok_or(RejectReason::INVALID_SERVICE_ID)?;
         let local = record.local.ok_or(RejectReason::INVALID_SERVICE_ID)?;
-        if !local.ip().is_unspecified() && local.ip() != destination {
+        let is_meant = if local.ip().is_unspecified() {
+            // Source: Linux `drivers/infiniband/core/cma.c`, `cma_match_private_data`.
+            !record.options.own_family_only || local.is_ipv4() == destination.is_ipv4()
+        } else {
+            local.ip() == destination
+        };
+        if !is_meant {
             return Err(RejectReason::INVALID_SERVICE_ID);
         }
         // Too many wait, or nobody would hear of it.
@@ -510,7 +539,25 @@ impl Software {
     /// The next event of a queue, if there is one.
     pub(crate) fn next(&mut self, channel: u64) -> Option<Occurrence> {
         self.work();
+        self.take(channel)
+    }
+
+    /// The same, of what is known already.
+    pub(crate) fn take(&mut self, channel: u64) -> Option<Occurrence> {
         self.channels.get_mut(&channel)?.pop_front()
+    }
+
+    /// Looks at it, and leaves it there.
+    pub(crate) fn peek(&self, channel: u64) -> Option<&Occurrence> {
+        self.channels.get(&channel)?.front()
+    }
+
+    /// The queue pair of a connection has received from the peer, whose RTU may be lost: both may send. Source: Linux
+    /// `drivers/infiniband/core/cm.c`, `cm_establish`. Whether that was news.
+    pub(crate) fn established_by_data(&mut self, id: u64) -> Result<bool, CmError> {
+        let (place, connection) = self.connection(id, "notify")?;
+        let established = self.ports[place].agent.established_by_data(connection);
+        established.map_err(|_| CmError::State { what: "notify", why: "the connection is not half open" })
     }
 
     /// Whether an event waits.

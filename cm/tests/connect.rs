@@ -16,7 +16,7 @@ use pollux_verbs::{
 
 const LIMIT: Duration = Duration::from_secs(20);
 /// Answers within 134 ms and 15 retries, so that tests of what is lost end soon. A host that is asked may have to ask the wire itself who
-/// asks, for 200 ms each time.
+/// asks, and says meanwhile what it knows.
 const QUICK: Timing = Timing { response: 15, retries: 15, lifetime: 10, service: 12 };
 
 /// A device, and what connects over it.
@@ -151,6 +151,51 @@ fn connect_and_send(near: &Host, to: SocketAddr) {
     assert!(matches!(near.next().kind, EventKind::TimewaitExit));
 }
 
+/// What was said last is heard.
+#[test]
+fn who_leaves_at_once_is_heard() {
+    let [near, far] = hosts();
+    let (listener, to) = (far.listener(7, 1), far.at(7));
+    let server = std::thread::spawn(move || {
+        let asked = far.next();
+        assert!(matches!(asked.kind, EventKind::ConnectRequest { .. }));
+        drop((asked, listener, far));
+    });
+    let id = near.id();
+    near.resolve(&id, to);
+    let (qp, _pd, _cq) = near.queue(&id);
+    id.connect(&qp, &ConnectionParameters::default()).expect("asked");
+    server.join().expect("it ends");
+    assert!(matches!(near.next().kind, EventKind::Rejected { .. }));
+}
+
+/// A peer may ask for more READs at once than the device can: it is told of what it can.
+#[test]
+fn reads_at_once_are_no_more_than_the_device_can() {
+    let [near, far] = hosts();
+    let limits = far.context.device().expect("attributes").base;
+    assert!(limits.max_qp_rd_atom < 200 && limits.max_qp_init_rd_atom < 200);
+    let (listener, to) = (far.listener(7, 1), far.at(7));
+    let server = std::thread::spawn(move || {
+        let EventKind::ConnectRequest { id, parameters } = far.next().kind else { panic!("a request") };
+        assert_eq!((parameters.responder_resources, parameters.initiator_depth), (200, 255));
+        let (mut qp, _pd, _cq) = far.queue(&id);
+        id.accept(&mut qp, &parameters).expect("accepted");
+        assert!(matches!(far.next().kind, EventKind::Established(_)));
+        drop((id, qp, listener));
+    });
+    let id = near.id();
+    near.resolve(&id, to);
+    let (mut qp, _pd, _cq) = near.queue(&id);
+    let ask = ConnectionParameters { responder_resources: 255, initiator_depth: 200, ..Default::default() };
+    id.connect(&qp, &ask).expect("asked");
+    let EventKind::ConnectResponse(answer) = near.next().kind else { panic!("a response") };
+    let told = (u32::from(answer.responder_resources), u32::from(answer.initiator_depth));
+    assert_eq!(told, (limits.max_qp_init_rd_atom, limits.max_qp_rd_atom));
+    id.establish(&mut qp).expect("established");
+    server.join().expect("it ends");
+}
+
 #[test]
 fn connections_are_made_by_address_and_carry_data() {
     let [near, far] = hosts();
@@ -233,14 +278,28 @@ fn who_says_no_is_heard_with_its_reason() {
 fn who_cannot_be_reached_is_told() {
     let [near, far] = hosts();
     // Nobody has the address; it is in no subnet.
+    let timeout = Duration::from_millis(500);
     for (address, errno) in [("192.0.2.77:1", Errno::ETIMEDOUT), ("198.51.100.1:1", Errno::ENETUNREACH)] {
         let id = near.id();
-        id.resolve_address(None, address.parse().expect("an address"), LIMIT).expect("asked");
+        let begin = Instant::now();
+        id.resolve_address(None, address.parse().expect("an address"), timeout).expect("asked");
+        assert!(begin.elapsed() < timeout, "{address}: the call waits for nobody");
         match near.next().kind {
             EventKind::AddressError(found) => assert_eq!(found, errno, "{address}"),
             other => panic!("{address}: {other}"),
         }
+        assert_eq!(begin.elapsed() >= timeout, errno == Errno::ETIMEDOUT, "{address}");
+        // It may be asked for again.
+        id.resolve_address(None, far.at(7174), LIMIT).expect("free again");
+        assert!(matches!(near.next().kind, EventKind::AddressResolved));
     }
+    // Others are served meanwhile.
+    let (nobody, somebody) = (near.id(), near.id());
+    nobody.resolve_address(None, "192.0.2.78:1".parse().expect("an address"), LIMIT).expect("asked");
+    let line = nobody.resolve_address(None, far.at(1), LIMIT).expect_err("twice").to_string();
+    assert!(line.starts_with("cannot resolve an address: "), "{line}");
+    near.resolve(&somebody, far.at(7174));
+    drop((nobody, somebody));
     // Its manager hangs: it is asked again and again, and given up.
     let listener = far.listener(7174, 1);
     let id = near.id();
@@ -358,6 +417,10 @@ fn events_follow_an_id_to_another_channel() {
     let elsewhere = near.manager.channel().expect("a channel");
     id.resolve_address(None, far.at(1), LIMIT).expect("asked");
     // It waits already.
+    let begin = Instant::now();
+    while id.device().expect("no error").is_none() {
+        assert!(elsewhere.next().expect("no error").is_none() && begin.elapsed() < LIMIT);
+    }
     id.migrate(&elsewhere).expect("the same manager");
     id.resolve_route(LIMIT).expect("asked");
     assert!(near.channel.next().expect("no error").is_none());
@@ -499,4 +562,50 @@ fn queue_pair_1_is_one_managers() {
     assert_eq!(refused.errno(), Some(Errno::EBUSY), "{refused}");
     drop(first);
     ManagementPort::open(&other, 1).expect("free again");
+}
+
+/// A request that nobody has heard of goes with its listener, and what happens to it later as well.
+#[test]
+fn requests_follow_their_listener() {
+    let [near, far] = hosts();
+    let listener = far.listener(7174, 1);
+    let elsewhere = far.manager.channel().expect("a channel");
+    let id = near.id();
+    near.resolve(&id, far.at(7174));
+    let (mut qp, ..) = near.queue(&id);
+    id.connect(&qp, &ConnectionParameters::default()).expect("asked");
+    let begin = Instant::now();
+    while far.manager.counts().expect("its own").received == 0 {
+        assert!(elsewhere.next().expect("no error").is_none() && begin.elapsed() < LIMIT);
+    }
+    listener.migrate(&elsewhere).expect("the same manager");
+    let wait = || elsewhere.wait(LIMIT).expect("no error").expect("an event in time").kind;
+    let EventKind::ConnectRequest { id: request, parameters } = wait() else { panic!("a request") };
+    let (mut theirs, ..) = far.queue(&request);
+    request.accept(&mut theirs, &parameters.private_data(*b"welcome")).expect("accepted");
+    assert!(matches!(near.next().kind, EventKind::ConnectResponse(_)));
+    id.establish(&mut qp).expect("established");
+    assert!(matches!(wait(), EventKind::Established(_)));
+    assert!(far.channel.next().expect("no error").is_none());
+}
+
+#[test]
+fn any_address_is_one_of_both_families_unless_said() {
+    let [near, far] = hosts();
+    for own_family_only in [false, true] {
+        let listener = far.id();
+        let options = IdOptions { own_family_only, ..IdOptions::default() };
+        listener.set_options(options).expect("set");
+        listener.bind("[::]:7174".parse().expect("an address")).expect("free");
+        listener.listen(1).expect("it listens");
+        let id = near.id();
+        near.resolve(&id, far.at(7174));
+        let (qp, ..) = near.queue(&id);
+        id.connect(&qp, &ConnectionParameters::default()).expect("asked");
+        let event = far.channel.wait(Duration::from_millis(100)).expect("no error");
+        assert_eq!(event.is_none(), own_family_only);
+        drop(event);
+        let EventKind::Rejected { reason, .. } = near.next().kind else { panic!("a rejection") };
+        assert_eq!(reason == RejectReason::INVALID_SERVICE_ID, own_family_only, "{reason}");
+    }
 }

@@ -2,13 +2,16 @@
 //! programs connect by it is tested with `mlx5-run`.
 
 use std::cell::RefCell;
+use std::time::{Duration, Instant};
 
 use pollux_cm::{ClientMemory, ManagementPort, Served, ServedFile};
 use pollux_mlx5_kernel::DoorProfile;
 use pollux_mlx5_model::Model;
+use pollux_mlx5_model::wire::Cable;
 use pollux_uverbs::abi::connection::{
-    ADDRESS_BYTES, Bind, Connect, CreateId, DestroyId, EventResp, GetEvent, Head, InitQpAttr, Listen, Query,
-    QueryAddrResp, ResolveAddr, command, event, space,
+    ADDRESS_BYTES, Accept, Bind, ConnParam, Connect, CreateId, DestroyId, EventResp, GetEvent, Head,
+    InitQpAttr, JoinMcast, Listen, Notify, Query, QueryAddrResp, ResolveAddr, ResolveRoute, command, event,
+    space,
 };
 use pollux_verbs::{Context, Errno, Options, Provider};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -78,6 +81,57 @@ fn address(ip: [u8; 4], port: u16) -> [u8; ADDRESS_BYTES] {
     bytes
 }
 
+/// Two managers, at the ends of a cable.
+fn ends() -> [(Model, Served); 2] {
+    let (one, other) = Cable::pair();
+    [("near", "192.0.2.1/24", one), ("far", "192.0.2.2/24", other)].map(|(name, ip, plug)| {
+        let model = Model::builder(name).door(DoorProfile::NEWEST).plugged(plug);
+        let model = model.ip(ip.parse().expect("one")).build().expect("a model");
+        let context = Context::open(model.open_for_management(), Provider::Mlx5, Options::default());
+        let port = ManagementPort::open(&context.expect("a context"), 1).expect("the kernel's own");
+        (model, Served::over(vec![port]))
+    })
+}
+
+/// The next event of a client, while both managers work.
+fn next(managers: &[&Served], client: &Client) -> EventResp {
+    let begin = Instant::now();
+    while !client.file.has_events() {
+        managers.iter().for_each(|served| {
+            served.work();
+        });
+        assert!(begin.elapsed() < Duration::from_secs(10), "no event");
+    }
+    client.event().expect("it waits")
+}
+
+fn work_for(managers: &[&Served], time: Duration) {
+    let begin = Instant::now();
+    while begin.elapsed() < time {
+        managers.iter().for_each(|served| {
+            served.work();
+        });
+    }
+}
+
+/// An ID that has asked for a connection of queue pair `qpn` to port 7174 of the far end.
+fn asked(managers: &[&Served], client: &Client, qpn: u32) -> u32 {
+    let id = client.create(0xabc, space::TCP);
+    let dst_addr = address([192, 0, 2, 2], 7174);
+    let resolve = ResolveAddr { id, timeout_ms: 2000, dst_size: 16, dst_addr, ..ResolveAddr::default() };
+    client.ask(command::RESOLVE_ADDR, &resolve, 0).expect("asked");
+    assert_eq!(next(managers, client).event, event::ADDR_RESOLVED);
+    client.ask(command::RESOLVE_ROUTE, &ResolveRoute { id, timeout_ms: 2000 }, 0).expect("asked");
+    assert_eq!(next(managers, client).event, event::ROUTE_RESOLVED);
+    let conn_param = ConnParam { qp_num: qpn, valid: 1, ..ConnParam::default() };
+    client.ask(command::CONNECT, &Connect { conn_param, id, ..Connect::default() }, 0).expect("asked");
+    id
+}
+
+fn qpn_in(told: &EventResp) -> u32 {
+    ConnParam::read_from_prefix(&told.param).expect("room").0.qp_num
+}
+
 fn served() -> (Model, Served) {
     // As of a kernel: programs have no queue pair 1, the kernel's own channel has.
     let model = Model::builder("served").door(DoorProfile::NEWEST).ip("192.0.2.1/24".parse().expect("one"));
@@ -141,8 +195,21 @@ fn events_are_read_and_counted() {
     assert_eq!((told.uid, told.id, told.event), (0xabc, id, event::ADDR_ERROR));
     assert_eq!(told.status.cast_signed(), -Errno::ENETUNREACH.0);
     assert!(!client.file.has_events());
+    // Nobody answers: the command is done at once, and the event comes in the time that it says.
+    let (begin, timeout) = (Instant::now(), Duration::from_millis(250));
+    let nobody = ResolveAddr { timeout_ms: 250, dst_addr: address([192, 0, 2, 77], 1), ..resolve };
+    client.ask(command::RESOLVE_ADDR, &nobody, 0).expect("asked");
+    assert_eq!(client.event(), Err(Errno::EAGAIN));
+    assert!(begin.elapsed() < timeout, "{:?}", begin.elapsed());
+    while !client.file.has_events() {
+        served.work();
+        assert!(begin.elapsed() < Duration::from_secs(2));
+    }
+    assert!(begin.elapsed() >= timeout);
+    let told = client.event().expect("an event");
+    assert_eq!((told.event, told.status.cast_signed()), (event::ADDR_ERROR, -Errno::ETIMEDOUT.0));
     client.ask(command::DESTROY_ID, &DestroyId { response: MEMORY, id, reserved: 0 }, 4).expect("destroyed");
-    assert_eq!(client.answer::<u32>(), 1, "events that were read");
+    assert_eq!(client.answer::<u32>(), 2, "events that were read");
     // An ID of InfiniBand's own can be bound, which tells that commands take such addresses.
     let native = client.create(1, space::IB);
     let mut addr = [0; ADDRESS_BYTES];
@@ -202,4 +269,79 @@ fn whatever_is_written_is_answered() {
         done += u32::from(client.file.command(&client.memory, &bytes).is_ok());
     }
     assert!(done > 100, "{done} commands were right by chance");
+}
+
+#[test]
+fn events_of_connections_are_the_kernels() {
+    let [(_one, near), (_two, far)] = ends();
+    let managers = [&near, &far];
+    let [client, server] = managers.map(Client::of);
+    let listener = server.create(0x11, space::TCP);
+    let addr = address([192, 0, 2, 2], 7174);
+    server
+        .ask(command::BIND, &Bind { id: listener, addr_size: 16, addr, ..Bind::default() }, 0)
+        .expect("bound");
+    server.ask(command::LISTEN, &Listen { id: listener, backlog: 8 }, 0).expect("it listens");
+    let id = asked(&managers, &client, 0x77);
+    // An event for which there is no memory is there still.
+    let begin = Instant::now();
+    let elsewhere = GetEvent { response: 8 };
+    while server.ask(command::GET_EVENT, &elsewhere, 400) != Err(Errno::EFAULT) {
+        assert!(begin.elapsed() < Duration::from_secs(10), "no request");
+    }
+    let request = next(&managers, &server);
+    assert_eq!((request.event, request.uid, qpn_in(&request)), (event::CONNECT_REQUEST, 0x11, 0x77));
+    let conn_param = ConnParam { qp_num: 0x55, valid: 1, ..ConnParam::default() };
+    let accept = Accept { uid: 0x22, conn_param, id: request.id, ..Accept::default() };
+    server.ask(command::ACCEPT, &accept, 0).expect("accepted");
+    let response = next(&managers, &client);
+    assert_eq!((response.event, response.id, qpn_in(&response)), (event::CONNECT_RESPONSE, id, 0x55));
+    // Data came before the RTU.
+    let notify = |event| server.ask(command::NOTIFY, &Notify { id: request.id, event }, 0);
+    assert_eq!(notify(6), Err(Errno::EINVAL), "no other path");
+    notify(4).expect("half open");
+    assert_eq!(notify(4), Err(Errno::EISCONN));
+    let established = next(&managers, &server);
+    assert_eq!((established.event, established.uid), (event::ESTABLISHED, 0x22));
+    // Of a request that fails before it is accepted nobody is told.
+    let second = asked(&managers, &client, 0x78);
+    let request = next(&managers, &server);
+    assert_eq!((request.event, qpn_in(&request)), (event::CONNECT_REQUEST, 0x78));
+    let destroy = DestroyId { response: MEMORY, id: second, reserved: 0 };
+    assert_eq!(client.ask(command::DESTROY_ID, &destroy, 0), Err(Errno::ENOSPC), "nothing is done");
+    client.ask(command::DESTROY_ID, &destroy, 4).expect("it is there");
+    work_for(&managers, Duration::from_millis(100));
+    assert!(!server.file.has_events());
+    assert_eq!(server.event(), Err(Errno::EAGAIN));
+    let late = Accept { uid: 0x33, id: request.id, ..accept };
+    assert_eq!(server.ask(command::ACCEPT, &late, 0), Err(Errno::EINVAL));
+    // The request and nothing else.
+    server
+        .ask(command::DESTROY_ID, &DestroyId { response: MEMORY, id: listener, reserved: 0 }, 4)
+        .expect("gone");
+    assert_eq!(server.answer::<u32>(), 2);
+}
+
+#[test]
+fn groups_are_joined_whole_or_not_at_all() {
+    let (_model, served) = served();
+    let client = Client::of(&served);
+    let id = client.create(0xabc, space::UDP);
+    let addr = address([192, 0, 2, 1], 0);
+    client.ask(command::BIND, &Bind { id, addr_size: 16, addr, ..Bind::default() }, 0).expect("bound");
+    let addr = address([239, 1, 2, 3], 0);
+    let join = JoinMcast { response: MEMORY, uid: 0xdef, id, addr_size: 16, addr, ..JoinMcast::default() };
+    assert_eq!(client.ask(command::JOIN_MCAST, &join, 0), Err(Errno::ENOSPC));
+    assert_eq!(client.ask(command::JOIN_MCAST, &JoinMcast { response: 8, ..join }, 4), Err(Errno::EFAULT));
+    assert!(!client.file.has_events());
+    client.ask(command::JOIN_MCAST, &join, 4).expect("not joined before");
+    let membership = client.answer();
+    let told = client.event().expect("it joined");
+    assert_eq!((told.event, told.uid, told.id), (event::MULTICAST_JOIN, 0xdef, membership));
+    let leave = DestroyId { response: MEMORY, id: membership, reserved: 0 };
+    assert_eq!(client.ask(command::LEAVE_MCAST, &leave, 0), Err(Errno::ENOSPC));
+    client.ask(command::LEAVE_MCAST, &leave, 4).expect("it left");
+    assert_eq!(client.answer::<u32>(), 1, "events of the membership");
+    client.ask(command::DESTROY_ID, &DestroyId { id, ..leave }, 4).expect("destroyed");
+    assert_eq!(client.answer::<u32>(), 1, "they are the ID's as well");
 }

@@ -105,12 +105,21 @@ impl Core {
     }
 
     /// Finds out to whom the paths of a command lead, which may take seconds: before the command is carried out, so that nothing
-    /// of its context waits meanwhile. What is wrong with it the command itself will say.
-    pub(crate) fn find_destinations(&self, command: u32, request: &[u8]) {
+    /// of its context waits meanwhile. What is wrong with it the command itself will say. Address handles of queue pair 1's domain are
+    /// not waited for.
+    pub(crate) fn find_destinations(
+        &self,
+        command: u32,
+        request: &[u8],
+        management_domain: impl FnOnce() -> Option<u32>,
+    ) {
         let Some(neighbours) = self.neighbours.as_ref().filter(|_| !self.firmware.is_gone()) else { return };
+        let mut waits = true;
         let paths = match command {
             write::CREATE_AH => match CreateAh::read_from_prefix(request) {
-                Ok((CreateAh { attr, .. }, _)) => {
+                Ok((CreateAh { attr, pd_handle, .. }, _)) => {
+                    let has_management = self.management.load(Ordering::Relaxed);
+                    waits = !has_management || management_domain() != Some(pd_handle);
                     [(attr.is_global != 0).then_some((attr.grh.sgid_index, attr.grh.dgid)), None]
                 }
                 Err(_) => return,
@@ -132,7 +141,11 @@ impl Core {
                 && let Ok(source) = self.port.gid(&self.caps, index.into())
             {
                 let source: [u8; 16] = zerocopy::transmute!(source.gid);
-                let _ = neighbours.resolve(&source, &destination);
+                if waits {
+                    let _ = neighbours.resolve(&source, &destination);
+                } else {
+                    neighbours.ask_once(&source, &destination);
+                }
             }
         }
     }

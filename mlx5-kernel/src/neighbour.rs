@@ -6,6 +6,9 @@
 //!         └─────────────── resolve ──────┴── ask, a few times ────┴── answer for our own addresses ──► wire
 //! ```
 //!
+//! Queue pair 1 serves many peers, of whom none may hold up the others: its address handles are asked for and not waited for. Whoever makes
+//! them tries again.
+//!
 //! Multicast groups, and link-local addresses that are made of a MAC, are turned into a MAC without asking. Who asks holds no
 //! lock of its context: it asks before it makes the call, and the call then looks up what was found. An address that was heard of
 //! long ago is asked for again, and forgotten when nobody answers.
@@ -39,6 +42,9 @@ const QUESTIONS_IN_TURNS: usize = 3;
 /// How long an address is known without a word from its owner: what Linux takes where nobody changed it (`base_reachable_time`,
 /// `Documentation/networking/ip-sysctl.rst`).
 const REACHABLE: Duration = Duration::from_secs(30);
+
+/// How long is asked: see [`QUESTIONS`].
+const ASKED: Duration = PATIENCE.saturating_mul(QUESTIONS as u32);
 
 /// Most addresses that are remembered.
 const KNOWN_MAX: usize = 1 << 12;
@@ -141,6 +147,13 @@ struct Known {
     heard: Instant,
 }
 
+/// A question that nobody waits for: when it was asked first, and last.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    first: Instant,
+    last: Instant,
+}
+
 /// What can be said of an address before anybody is asked.
 enum Way {
     /// The MAC is our own.
@@ -156,6 +169,7 @@ pub(crate) struct Neighbours {
     addresses: Vec<InterfaceAddress>,
     known: Mutex<HashMap<IpAddr, Known>>,
     changed: Condvar,
+    asked: Mutex<HashMap<IpAddr, Asked>>,
     announced: AtomicBool,
 }
 
@@ -176,6 +190,7 @@ impl Neighbours {
             addresses,
             known: Mutex::default(),
             changed: Condvar::new(),
+            asked: Mutex::default(),
             announced: AtomicBool::new(false),
         });
         let weak = Arc::downgrade(&neighbours);
@@ -190,6 +205,11 @@ impl Neighbours {
     fn known(&self) -> MutexGuard<'_, HashMap<IpAddr, Known>> {
         // An entry is there or not.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn asked(&self) -> MutexGuard<'_, HashMap<IpAddr, Asked>> {
+        // As above.
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Tells the wire our addresses, once: with the first queue that may send RoCE.
@@ -222,6 +242,7 @@ impl Neighbours {
         if is_ours || !on_link || mac[0] & 1 == 1 || mac == [0; 6] {
             return;
         }
+        self.asked().remove(&address);
         let mut known = self.known();
         if known.len() < KNOWN_MAX || known.contains_key(&address) {
             known.insert(address, Known { mac, heard: Instant::now() });
@@ -264,6 +285,45 @@ impl Neighbours {
             self.ask(target, &question, begin)
         };
         answer.or_else(|| self.give_up(target, begin)).ok_or(Errno::ETIMEDOUT)
+    }
+
+    /// Asks the wire as [`resolve`](Self::resolve) does, and does not wait: [`lookup`](Self::lookup) finds the answer. Called
+    /// again, it asks again after [`PATIENCE`], and forgets an address for which nobody answered all the while.
+    pub(crate) fn ask_once(&self, source: &[u8; 16], destination: &[u8; 16]) {
+        let Ok(Way::Neighbour { source, target }) = self.way(source, destination) else { return };
+        let now = Instant::now();
+        if heard(&self.known(), target, now).is_none()
+            && self.is_due(target, now)
+            && let Some(question) = packet::question(self.mac, source, target)
+        {
+            self.frames.send(&question);
+        }
+        self.frames.turn();
+    }
+
+    /// Whether an address that nobody waits for is to be asked for now.
+    fn is_due(&self, target: IpAddr, now: Instant) -> bool {
+        let mut asked = self.asked();
+        if asked.len() >= KNOWN_MAX {
+            asked.retain(|_, question| now < question.first + ASKED);
+        }
+        let (full, mut is_over) = (asked.len() >= KNOWN_MAX, false);
+        let is_due = match asked.get_mut(&target) {
+            Some(question) if now < question.last + PATIENCE => false,
+            Some(question) => {
+                is_over = now >= question.first + ASKED;
+                let first = if is_over { now } else { question.first };
+                *question = Asked { first, last: now };
+                true
+            }
+            None if full => false,
+            None => asked.insert(target, Asked { first: now, last: now }).is_none(),
+        };
+        drop(asked);
+        if is_over {
+            self.give_up(target, now);
+        }
+        is_due
     }
 
     fn ask(&self, target: IpAddr, question: &[u8], begin: Instant) -> Option<[u8; 6]> {

@@ -25,6 +25,8 @@ pub(crate) struct Session {
     pub(crate) default_file: Option<Arc<EventFile>>,
     /// It may have queue pair 1.
     pub(crate) has_management: bool,
+    /// The domain of the queue pair 1 that it made last.
+    pub(crate) management_domain: Option<u32>,
 }
 
 impl Session {
@@ -38,6 +40,7 @@ impl Session {
             files: Vec::new(),
             default_file: None,
             has_management,
+            management_domain: None,
         }
     }
 

@@ -177,11 +177,21 @@ impl Connection {
 
     /// Takes what completed, answers it and posts what is due. Whether a message came.
     pub(crate) fn advance(&mut self) -> bool {
+        self.take(BURSTS, Self::answer)
+    }
+
+    /// The same without an answer, while the peer's queue pair may not take one yet. Source: rdma-core `librdmacm/rsocket.c`, where
+    /// nothing is sent in the state `rs_accepting`.
+    pub(crate) fn listen(&mut self) -> bool {
+        self.take(BURSTS, Self::receive_again)
+    }
+
+    fn take(&mut self, bursts: usize, mut answer: impl FnMut(&mut Self, u32) -> Result<(), RsError>) -> bool {
         let mut came = false;
-        for _ in 0..BURSTS {
+        for _ in 0..bursts {
             let (taken, received) = self.take_completions();
             came |= received > 0;
-            if let Err(error) = self.answer(received) {
+            if let Err(error) = answer(self, received) {
                 self.fail(error);
             }
             if taken < BURST {
@@ -189,6 +199,13 @@ impl Connection {
             }
         }
         came
+    }
+
+    /// Takes all that came before the peer disconnected.
+    pub(crate) fn drain(&mut self) {
+        // No more than were posted when it did, and as many that were posted anew meanwhile.
+        let posted = usize::from(self.parts.sizes.sends) + usize::from(self.parts.sizes.receives);
+        self.take(2 * posted / BURST + 1, Self::answer);
     }
 
     /// How many completions there were, and how many of them are receives to be posted again.
@@ -237,9 +254,7 @@ impl Connection {
         if self.protocol.state() != State::Open {
             return Ok(());
         }
-        if received > 0 {
-            receive(&mut self.parts.qp, received)?;
-        }
+        self.receive_again(received)?;
         while let Some(update) = self.protocol.credits() {
             self.post_credits(&update)?;
         }
@@ -250,6 +265,14 @@ impl Connection {
             batch.ring().map_err(post)?;
         }
         Ok(())
+    }
+
+    /// Posts as many receives as completed.
+    fn receive_again(&mut self, received: u32) -> Result<(), RsError> {
+        if received == 0 || self.protocol.state() != State::Open {
+            return Ok(());
+        }
+        receive(&mut self.parts.qp, received)
     }
 
     fn post_credits(&mut self, update: &CreditUpdate) -> Result<(), RsError> {
@@ -291,13 +314,14 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes the event, if it came.
-    pub(crate) fn disarm(&mut self) -> Result<(), RsError> {
+    /// Takes the event, if it came. Whether it did.
+    pub(crate) fn disarm(&mut self) -> Result<bool, RsError> {
+        let was_armed = self.armed;
         while self.armed && self.parts.channel.next()?.is_some() {
             self.parts.cq.event_taken();
             self.armed = false;
         }
-        Ok(())
+        Ok(was_armed && !self.armed)
     }
 
     /// Sends what can be sent of it.

@@ -21,6 +21,11 @@ use crate::protocol::State;
 
 /// How long an address or a route may take to be resolved: librdmacm's programs wait as long.
 const RESOLUTION: Duration = Duration::from_secs(2);
+/// How long a peer that was accepted may take to say so: else it would have room in a listener for as long as its connection manager can
+/// ask for time, which is hours.
+const ACCEPTANCE: Duration = Duration::from_secs(10);
+/// Between two looks of a socket that is closed.
+const CLOSING_LOOK: Duration = Duration::from_micros(100);
 /// How long a socket that is closed waits until its data have arrived.
 const LINGER: Duration = Duration::from_secs(2);
 /// How often the connection manager is asked while there is a connection.
@@ -59,7 +64,7 @@ pub(crate) struct End {
     peer: SocketAddr,
     pub(crate) options: RsOptions,
     turn: u32,
-    /// When a request was posted last.
+    /// When a request was posted last, or the connection asked for.
     posted: Instant,
     wrong: Option<RsError>,
 }
@@ -115,13 +120,16 @@ impl End {
             self.hear();
             self.probe();
         }
-        let came = match &mut self.phase {
-            Phase::Open(connection) | Phase::Accepting(connection) => connection.advance(),
-            _ => false,
-        };
         // The peer sends: it has heard our acceptance, whatever became of its answer.
-        if came && !is_open {
+        if let Phase::Accepting(connection) = &mut self.phase
+            && connection.listen()
+        {
+            // The manager need not say it again, and give up at last. Where it cannot be told, it hears of the end as ever.
+            self.id.notify_established().ok();
             self.open();
+        }
+        if let Phase::Open(connection) = &mut self.phase {
+            connection.advance();
         }
     }
 
@@ -188,7 +196,7 @@ impl End {
             (Phase::Accepting(_), EventKind::Established(_)) => self.open(),
             (Phase::Open(connection), EventKind::Disconnected) => {
                 // What it sent before is there.
-                connection.advance();
+                connection.drain();
                 connection.end();
             }
             (_, EventKind::AddressError(errno) | EventKind::RouteError(errno)) => {
@@ -229,6 +237,11 @@ impl End {
 
     pub(crate) fn is_open(&self) -> bool {
         matches!(self.phase, Phase::Open(_))
+    }
+
+    /// One that is being accepted, and whose peer does not go on.
+    pub(crate) fn is_stale(&self) -> bool {
+        matches!(self.phase, Phase::Accepting(_)) && self.posted.elapsed() > ACCEPTANCE
     }
 
     pub(crate) fn readiness(&self) -> Readiness {
@@ -305,10 +318,14 @@ impl End {
         Ok(connection.map(bytes, offset)?)
     }
 
-    /// The peer was told of all that was mapped, or never will be.
-    pub(crate) fn are_maps_told(&self) -> bool {
-        self.connection()
-            .is_none_or(|connection| connection.are_maps_told() || !connection.protocol().is_writing())
+    /// Whether the peer was told of all that was mapped.
+    pub(crate) fn maps_told(&self) -> io::Result<()> {
+        match self.connection() {
+            Some(connection) if connection.are_maps_told() => Ok(()),
+            Some(connection) if connection.protocol().is_writing() => Err(io::ErrorKind::WouldBlock.into()),
+            // It never will be.
+            _ => Err(io::ErrorKind::BrokenPipe.into()),
+        }
     }
 
     pub(crate) fn shut_down(&mut self, reading: bool, writing: bool) -> io::Result<()> {
@@ -331,12 +348,13 @@ impl End {
         Some(connection.channel().clone())
     }
 
-    pub(crate) fn disarm(&mut self) {
-        if let Phase::Open(connection) | Phase::Accepting(connection) = &mut self.phase
-            && let Err(error) = connection.disarm()
-        {
+    /// Takes the event. Whether it came.
+    pub(crate) fn disarm(&mut self) -> bool {
+        let (Phase::Open(connection) | Phase::Accepting(connection)) = &mut self.phase else { return false };
+        connection.disarm().unwrap_or_else(|error| {
             connection.fail(error);
-        }
+            true
+        })
     }
 
     /// Ends the connection. What was sent arrives first, unless the peer does not take it.
@@ -350,7 +368,7 @@ impl End {
             if self.channel.next().is_err() {
                 break;
             }
-            std::thread::yield_now();
+            std::thread::sleep(CLOSING_LOOK);
         }
         // Whether the peer is there to hear it makes no difference here.
         self.id.disconnect(connection.qp()).ok();

@@ -12,7 +12,7 @@ use crate::end::{End, Readiness};
 use crate::error::RsError;
 use crate::options::RsOptions;
 use crate::stream::RsStream;
-use crate::wait::{self, Source};
+use crate::wait::{self, Sleepers, Source};
 
 /// How many connections may be under way or unaccepted, if nothing else is said.
 const BACKLOG: usize = 128;
@@ -62,14 +62,18 @@ impl Listening {
         }
         self.ends.iter_mut().for_each(|end| end.advance(true));
         // Who did not get through is nobody's.
-        self.ends.retain(|end| end.is_open() || !end.is_decided());
+        self.ends.retain(|end| end.is_open() || !(end.is_decided() || end.is_stale()));
     }
 
     fn take(&mut self) -> io::Result<End> {
         if let Some(at) = self.ends.iter().position(End::is_open) {
             return Ok(self.ends.remove(at));
         }
-        Err(self.wrong.take().map_or_else(|| io::ErrorKind::WouldBlock.into(), RsError::into))
+        Err(match &self.wrong {
+            // The manager tells it once, and every call is to hear it.
+            Some(RsError::Removed) => RsError::Removed.into(),
+            _ => self.wrong.take().map_or_else(|| io::ErrorKind::WouldBlock.into(), RsError::into),
+        })
     }
 }
 
@@ -82,7 +86,13 @@ impl Source for RsListener {
         None
     }
 
-    fn disarm(&self) {}
+    fn disarm(&self) -> bool {
+        false
+    }
+
+    fn sleepers(&self) -> Option<&Sleepers> {
+        None
+    }
 
     fn nap(&self) -> Duration {
         wait::nap(&self.manager, false)
@@ -150,7 +160,7 @@ impl RsListener {
         let taken = wait::until(&[self], options.spin, None, attempt);
         let end = taken.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))?;
         let peer = end.peer();
-        Ok((RsStream::of(end, &self.manager), peer))
+        Ok((RsStream::of(end, &self.manager)?, peer))
     }
 
     /// Whether [`accept`](Self::accept) fails with [`WouldBlock`](io::ErrorKind::WouldBlock) where it would wait; so do the streams.

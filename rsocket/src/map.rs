@@ -32,4 +32,21 @@ impl RsMap {
     pub fn read(&self, at: usize, into: &mut [u8]) {
         self.memory.read(at, into);
     }
+
+    /// Copies in, over what is there. What the peer writes there meanwhile may come before or after.
+    ///
+    /// # Panics
+    /// When it would not fit.
+    pub fn write(&self, at: usize, source: &[u8]) {
+        self.memory.write(at, source);
+    }
+
+    /// The byte at `at`, for polling: what the peer wrote before it is seen as well.
+    ///
+    /// # Panics
+    /// When it is outside.
+    #[must_use]
+    pub fn load8(&self, at: usize) -> u8 {
+        self.memory.load8(at)
+    }
 }

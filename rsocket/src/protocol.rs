@@ -317,6 +317,16 @@ impl Protocol {
             self.state = State::Failed;
         } else if message == Control::Disconnect.message() {
             self.state = State::Ended;
+        } else {
+            self.settle();
+        }
+    }
+
+    /// Where each side has ended its own direction, the connection has ended once all that we sent has arrived: the peer may have
+    /// ended its direction before it had what we sent last.
+    fn settle(&mut self) {
+        if !self.reading && !self.writing && self.is_quiet() {
+            self.state = State::Ended;
         }
     }
 
@@ -351,8 +361,12 @@ impl Protocol {
                 return Ok(Heard::Map(index));
             }
             operation::CONTROL => match Control::of(value) {
-                Some(Control::Shutdown) if self.writing => self.reading = false,
-                Some(Control::Disconnect | Control::Shutdown) => self.state = State::Ended,
+                Some(Control::Shutdown) => {
+                    self.reading = false;
+                    self.settle();
+                }
+                // It does not read any more.
+                Some(Control::Disconnect) => self.state = State::Ended,
                 Some(Control::Keepalive) => {}
                 None => return Err(Violation::Reserved(message.0)),
             },

@@ -12,7 +12,7 @@ use crate::end::{End, Readiness};
 use crate::error::RsError;
 use crate::map::RsMap;
 use crate::options::RsOptions;
-use crate::wait::{self, Source};
+use crate::wait::{self, Sleepers, Source};
 
 /// A stream between two programs, as [`TcpStream`](std::net::TcpStream) is one. Reads and writes go by a shared reference too. The last
 /// handle that is dropped closes it: what was written arrives first, for which it is waited two seconds at most.
@@ -23,6 +23,7 @@ pub struct RsStream(Arc<Shared>);
 struct Shared {
     end: Mutex<End>,
     manager: Manager,
+    sleepers: Sleepers,
 }
 
 impl Shared {
@@ -41,8 +42,12 @@ impl Source for Shared {
         self.lock().arm()
     }
 
-    fn disarm(&self) {
-        self.lock().disarm();
+    fn disarm(&self) -> bool {
+        self.lock().disarm()
+    }
+
+    fn sleepers(&self) -> Option<&Sleepers> {
+        Some(&self.sleepers)
     }
 
     fn nap(&self) -> Duration {
@@ -87,11 +92,12 @@ impl RsStream {
         options: &RsOptions,
     ) -> io::Result<Self> {
         let end = End::connect(manager, source, peer, options)?;
-        Ok(Self::of(end, manager))
+        Self::of(end, manager)
     }
 
-    pub(crate) fn of(end: End, manager: &Manager) -> Self {
-        Self(Arc::new(Shared { end: Mutex::new(end), manager: manager.clone() }))
+    pub(crate) fn of(end: End, manager: &Manager) -> io::Result<Self> {
+        let sleepers = Sleepers::new()?;
+        Ok(Self(Arc::new(Shared { end: Mutex::new(end), manager: manager.clone(), sleepers })))
     }
 
     pub(crate) fn source(&self) -> &dyn Source {
@@ -137,14 +143,17 @@ impl RsStream {
         self.done(|end| end.read(into, true))
     }
 
-    /// Ends one direction or both; the peer reads what was sent before, then its end. Of both directions, and of the last, it is waited
-    /// until what was sent has arrived, two seconds at most.
+    /// Ends one direction or both; the peer reads what was sent before, then its end. Where ours ends it is waited until what was sent has
+    /// arrived, two seconds at most.
     ///
     /// # Errors
     /// There is no connection.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         let (reading, writing) = (how != Shutdown::Write, how != Shutdown::Read);
         self.0.lock().shut_down(reading, writing)?;
+        if !writing {
+            return Ok(());
+        }
         let deadline = std::time::Instant::now() + Duration::from_secs(2);
         let spin = self.0.lock().options.spin;
         let is_quiet = || self.0.lock().is_quiet().then_some(());
@@ -212,15 +221,18 @@ impl RsStream {
     }
 
     /// Maps new memory for the peer to write to ([`write_at`](Self::write_at)) from `offset` on. The peer has to have room for maps
-    /// ([`RsOptions::maps`]). It is not told when it is done: tell it by the stream.
+    /// ([`RsOptions::maps`]). Its program is not told: tell it by the stream. A stream that does not wait tells the peer of the map as soon as
+    /// something can be sent.
     ///
     /// # Errors
-    /// The peer has no room, or what the device says.
+    /// The peer has no room, our direction has ended, or what the device says.
     #[doc(alias = "riomap")]
     pub fn map(&self, bytes: usize, offset: u64) -> io::Result<RsMap> {
         let memory = self.0.lock().map(bytes, offset)?;
-        self.wait(|end| end.are_maps_told().then_some(()))?;
-        Ok(RsMap { memory, offset })
+        match self.done(|end| end.maps_told()) {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+            _ => Ok(RsMap { memory, offset }),
+        }
     }
 
     /// Writes to memory that the peer mapped, past its program: it is there before what is written to the stream later is read. Returns how

@@ -1,10 +1,13 @@
 //! Waiting: polls for a moment, then sleeps until a completion or until it is time to ask the connection manager again.
 
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use pollux_cm::Manager;
 use pollux_verbs::CompletionChannel;
-use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 
 /// What is waited for.
 pub(crate) trait Source {
@@ -12,17 +15,55 @@ pub(crate) trait Source {
     fn advance(&self, thorough: bool);
     /// Asks for an event, and says of which channel, if it has one.
     fn arm(&self) -> Option<CompletionChannel>;
-    /// Takes the event.
-    fn disarm(&self);
+    /// Takes the event. Whether it came.
+    fn disarm(&self) -> bool;
+    /// Those who sleep until its event comes, if there can be several: there is one event for all.
+    fn sleepers(&self) -> Option<&Sleepers>;
     /// How long it may sleep.
     fn nap(&self) -> Duration;
+}
+
+/// Threads that sleep until the same event. Whoever takes it wakes the others: what it told of may be theirs.
+#[derive(Debug)]
+pub(crate) struct Sleepers {
+    /// How many there are.
+    count: AtomicU64,
+    /// One read each.
+    wake: OwnedFd,
+}
+
+impl Sleepers {
+    /// # Errors
+    /// The process has no descriptor left.
+    pub(crate) fn new() -> io::Result<Self> {
+        let flags = EventfdFlags::SEMAPHORE | EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
+        Ok(Self { count: AtomicU64::new(0), wake: rustix::event::eventfd(0, flags)? })
+    }
+
+    fn join(&self) {
+        self.count.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Leaves, and wakes the others if it took the event.
+    fn leave(&self, took: bool) {
+        let others = self.count.fetch_sub(1, Ordering::SeqCst) - 1;
+        if took && others > 0 {
+            // Of a counter that is full all are awake.
+            let _told = rustix::io::write(&self.wake, &others.to_ne_bytes());
+        }
+    }
+
+    /// Takes one wake, of a thread that it has woken: of one that was awake already it is left, and is a look too many for another.
+    fn woken(&self) {
+        let mut one = [0; 8];
+        let _another_was_faster = rustix::io::read(&self.wake, &mut one);
+    }
 }
 
 /// How long who waits for a connection manager sleeps, which raises no event here, and who has a connection.
 pub(crate) fn nap(manager: &Manager, has_connection: bool) -> Duration {
     // The manager of this process counts; it works while it is asked.
-    let is_ours = manager.counts().is_some();
-    Duration::from_micros(match (is_ours, has_connection) {
+    Duration::from_micros(match (manager.is_in_process(), has_connection) {
         (true, false) => 200,
         (true, true) | (false, false) => 1000,
         (false, true) => 20_000,
@@ -37,6 +78,8 @@ pub(crate) fn until<T>(
     mut attempt: impl FnMut() -> Option<T>,
 ) -> Option<T> {
     let begin = Instant::now();
+    let sleepers: Vec<&Sleepers> = sources.iter().filter_map(|source| source.sleepers()).collect();
+    let mut channels: Vec<CompletionChannel> = Vec::new();
     loop {
         sources.iter().for_each(|source| source.advance(false));
         if let Some(done) = attempt() {
@@ -51,22 +94,89 @@ pub(crate) fn until<T>(
             std::hint::spin_loop();
             continue;
         }
-        let channels: Vec<CompletionChannel> = sources.iter().filter_map(|source| source.arm()).collect();
+        channels.clear();
+        channels.extend(sources.iter().filter_map(|source| source.arm()));
+        sleepers.iter().for_each(|sleepers| sleepers.join());
         // What came before makes no event.
         sources.iter().for_each(|source| source.advance(true));
-        if let Some(done) = attempt() {
-            return Some(done);
+        let done = attempt();
+        if done.is_some() {
+            wake_up(sources);
+            return done;
         }
         let nap = sources.iter().map(|source| source.nap()).min().unwrap_or(Duration::from_millis(1));
-        sleep(&channels, left.map_or(nap, |left| nap.min(left)));
-        sources.iter().for_each(|source| source.disarm());
+        sleep(&channels, &sleepers, left.map_or(nap, |left| nap.min(left)));
+        wake_up(sources);
     }
 }
 
-fn sleep(channels: &[CompletionChannel], time: Duration) {
-    let mut fds: Vec<PollFd<'_>> =
-        channels.iter().map(|channel| PollFd::new(channel, PollFlags::IN)).collect();
+fn wake_up(sources: &[&dyn Source]) {
+    for source in sources {
+        let took = source.disarm();
+        if let Some(sleepers) = source.sleepers() {
+            sleepers.leave(took);
+        }
+    }
+}
+
+fn sleep(channels: &[CompletionChannel], sleepers: &[&Sleepers], time: Duration) {
+    let events = channels.iter().map(|channel| PollFd::new(channel, PollFlags::IN));
+    let wakes = sleepers.iter().map(|sleepers| PollFd::new(&sleepers.wake, PollFlags::IN));
+    let mut fds: Vec<PollFd<'_>> = events.chain(wakes).collect();
     let time = Timespec { tv_sec: time.as_secs().cast_signed(), tv_nsec: i64::from(time.subsec_nanos()) };
     // Interrupted, it is as if it had been short.
-    rustix::event::poll(&mut fds, Some(&time)).ok();
+    if rustix::event::poll(&mut fds, Some(&time)).is_ok_and(|ready| ready > 0) {
+        let wakes = fds.iter().skip(channels.len()).zip(sleepers);
+        wakes.filter(|(fd, _)| fd.revents().contains(PollFlags::IN)).for_each(|(_, all)| all.woken());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+
+    /// A source whose event is a nap that ends: whoever naps shortly takes it.
+    struct Event<'a> {
+        sleepers: &'a Sleepers,
+        came: &'a AtomicBool,
+        nap: Duration,
+    }
+
+    impl Source for Event<'_> {
+        fn advance(&self, _thorough: bool) {}
+
+        fn arm(&self) -> Option<CompletionChannel> {
+            None
+        }
+
+        fn disarm(&self) -> bool {
+            self.nap < Duration::from_secs(1) && !self.came.swap(true, Ordering::SeqCst)
+        }
+
+        fn sleepers(&self) -> Option<&Sleepers> {
+            Some(self.sleepers)
+        }
+
+        fn nap(&self) -> Duration {
+            self.nap
+        }
+    }
+
+    #[test]
+    fn whoever_takes_the_event_wakes_the_others() {
+        let (sleepers, came) = (Sleepers::new().expect("a descriptor"), AtomicBool::new(false));
+        let begin = Instant::now();
+        std::thread::scope(|scope| {
+            for nap in [Duration::from_millis(200), Duration::from_secs(30), Duration::from_secs(30)] {
+                let event = Event { sleepers: &sleepers, came: &came, nap };
+                scope.spawn(move || {
+                    let attempt = || event.came.load(Ordering::SeqCst).then_some(());
+                    until(&[&event], Duration::ZERO, None, attempt)
+                });
+            }
+        });
+        assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
+    }
 }

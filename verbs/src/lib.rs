@@ -214,7 +214,7 @@ pub use packet::Segments;
 pub use pd::Pd;
 pub use pollux_uverbs::abi::device::ExQueryDeviceResp as DeviceAttributes;
 pub use pollux_uverbs::abi::flags::{Access, Advice, FlowType, QpState, WqState};
-pub use pollux_uverbs::abi::flow::{EthFilter, Ipv4Filter, Ipv6Filter, TcpUdpFilter};
+pub use pollux_uverbs::abi::flow::{EspFilter, EthFilter, GreFilter, Ipv4Filter, Ipv6Filter, TcpUdpFilter};
 pub use pollux_uverbs::abi::ioctl_verbs::QueryPortRespEx as PortAttributes;
 pub use pollux_uverbs::discovery::Device;
 pub use pollux_uverbs::event::AsyncKind;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pollux_verbs::{Mtu, Path};
 
-use super::{Agent, Ask, Connection, RC, State, WrongState};
+use super::{Agent, Ask, Connection, Notice, RC, State, WrongState};
 use crate::message::{
     self, Drep, Dreq, LID_PERMISSIVE, Message, Rej, Rep, Req, RoutePath, Rtu, SidrRep, SidrReq, about, above,
 };
@@ -116,6 +116,31 @@ impl Agent {
         let to = connection.path;
         self.send(to, bytes);
         Ok(())
+    }
+
+    /// Of who agreed: its queue pair has received, so that the peer heard it. Whether that was news.
+    pub(crate) fn established_by_data(&mut self, local: u32) -> Result<bool, WrongState> {
+        match self.connections.get(&local).map(|known| known.state) {
+            Some(State::RepSent) => self.made(local, Vec::new()),
+            Some(State::Established) => return Ok(false),
+            _ => return Err(WrongState),
+        }
+        Ok(true)
+    }
+
+    /// Of who agreed: the peer has heard it.
+    pub(super) fn made(&mut self, local: u32, private_data: Vec<u8>) {
+        let Some(connection) = self.connections.get(&local) else { return };
+        let parameters = ConnectionParameters {
+            private_data,
+            responder_resources: connection.resources,
+            initiator_depth: connection.depth,
+            flow_control: false,
+            retry_count: connection.retries,
+            rnr_retry_count: connection.rnr_retries,
+        };
+        self.answered(local, State::Established);
+        self.tell(local, Notice::Established { parameters });
     }
 
     /// Says no to who asks, or to who agreed. It is forgotten.

@@ -10,6 +10,11 @@ use crate::message::{
 };
 use crate::parameters::{ConnectionParameters, RejectReason};
 
+/// The longest that a peer's MRA is believed: 69 s, which is what Linux asks for (`drivers/infiniband/core/cma.c`, `CMA_CM_MRA_SETTING`).
+/// Five bits say up to 2.4 h, for which neither Linux nor the specification has a bound: a peer that is gone would keep a connection half
+/// open for as long.
+const SERVICE_MAX: u8 = 24;
+
 impl Agent {
     /// A datagram came in on queue pair 1; `from` is the way back.
     pub(crate) fn receive(&mut self, now: Duration, from: Path, bytes: &[u8]) {
@@ -128,7 +133,7 @@ impl Agent {
             ..Connection::new(State::ReqReceived, path, service, remote, transaction)
         };
         self.connections.insert(local, connection);
-        self.tell(local, Notice::Request { listener, path, parameters });
+        self.tell(local, Notice::Request { listener, path, qpn: remote_qpn, parameters });
     }
 
     /// A request that is known.
@@ -181,7 +186,8 @@ impl Agent {
             }
         };
         if mra.message >> 6 == expected && connection.waiting.is_some() {
-            self.schedule(local, Some(now + time_of(mra.timeout >> 3) + lifetime * 2));
+            let longer = time_of((mra.timeout >> 3).min(SERVICE_MAX));
+            self.schedule(local, Some(now + longer + lifetime * 2));
         }
     }
 
@@ -263,7 +269,7 @@ impl Agent {
         self.answered(local, State::RepReceived);
         self.by_remote.insert((guid, remote), local);
         self.by_queue.insert((guid, remote_qpn), local);
-        self.tell(local, Notice::Response { parameters });
+        self.tell(local, Notice::Response { qpn: remote_qpn, parameters });
     }
 
     fn ready(&mut self, from: Path, rtu: &Rtu) {
@@ -273,16 +279,7 @@ impl Agent {
             self.counts.duplicates += 1;
             return;
         }
-        let parameters = ConnectionParameters {
-            private_data: rtu.private.to_vec(),
-            responder_resources: connection.resources,
-            initiator_depth: connection.depth,
-            flow_control: false,
-            retry_count: connection.retries,
-            rnr_retry_count: connection.rnr_retries,
-        };
-        self.answered(local, State::Established);
-        self.tell(local, Notice::Established { parameters });
+        self.made(local, rtu.private.to_vec());
     }
 
     fn ends(&mut self, now: Duration, from: Path, dreq: &Dreq, transaction: u64) {

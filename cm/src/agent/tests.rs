@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::*;
-use crate::message::{Dreq, Message, Rej, Req, Rtu, SidrReq, above};
+use crate::message::{Dreq, Message, Mra, Rej, Req, Rtu, SidrReq, about, above};
 
 const SERVICE: u64 = 0x0106_1c06;
 /// Who listens for it.
@@ -220,12 +220,12 @@ fn a_connection_is_made_used_and_ended() {
     world.run_until(Duration::from_secs(1));
     let peer = world.asked()[0];
     // Each says what the other may do, the other way round; private data come whole.
-    let [Notice::Response { parameters }] = world.said(0, local) else {
+    let [Notice::Response { qpn: 0x99, parameters }] = world.said(0, local) else {
         panic!("{:?}", world.said(0, local))
     };
     assert_eq!((parameters.responder_resources, parameters.initiator_depth), (3, 5));
     assert_eq!(parameters.private_data, [9; 196]);
-    let [Notice::Request { parameters, listener: LISTENER, .. }, Notice::Established { .. }] =
+    let [Notice::Request { parameters, listener: LISTENER, qpn: 0x77, .. }, Notice::Established { .. }] =
         world.said(1, peer)
     else {
         panic!("{:?}", world.said(1, peer))
@@ -425,6 +425,29 @@ fn a_slow_program_is_waited_for() {
     world.agents[1].accept(now, peer, 1, &parameters).expect("still asked for");
     world.run_until(Duration::from_secs(61));
     assert!(world.said(0, local).iter().any(is_response));
+}
+
+#[test]
+fn a_peer_that_asks_for_hours_gets_a_minute() {
+    let mut world = World::new(CLEAN, [Habit::Sleeps, Habit::Agrees], 1);
+    let local = world.ask(0x77);
+    // The peer has agreed, and its answer is under way.
+    while world.agents[1].connections.values().all(|known| known.state != State::RepSent) {
+        world.run_until(world.now + Duration::from_millis(1));
+    }
+    world.dead[0] = true;
+    let peer = world.asked()[0];
+    let mra = Mra {
+        local_id: local.into(),
+        remote_id: peer.into(),
+        message: about::REP << 6,
+        timeout: 31 << 3,
+        ..Mra::default()
+    };
+    let now = world.now;
+    world.agents[1].receive(now, Path::new(GIDS[0], 0), &Message::Mra(Box::new(mra)).encode(1));
+    let due = world.agents[1].next_due().expect("it is sent again") - now;
+    assert!((60..80).contains(&due.as_secs()), "{due:?}");
 }
 
 #[test]

@@ -22,11 +22,14 @@ pub(super) struct Room<'a> {
 }
 
 impl Room<'_> {
+    /// Refuses a command before it is carried out, if there is no room for `least` bytes of its answer.
+    pub(super) fn check(&self, least: usize) -> Result<(), Errno> {
+        if self.bytes < least { Err(Errno::ENOSPC) } else { Ok(()) }
+    }
+
     /// Writes an answer, of which a program wants `least` bytes at least: younger ones may know more.
     pub(super) fn put(&self, response: u64, answer: &[u8], least: usize) -> Result<(), Errno> {
-        if self.bytes < least {
-            return Err(Errno::ENOSPC);
-        }
+        self.check(least)?;
         self.memory.write(response, &answer[..answer.len().min(self.bytes)])
     }
 }
@@ -127,73 +130,102 @@ fn datagram(path: Option<&Path>, qp_num: u32, qkey: u32, private: &[u8]) -> Vec<
     param.as_bytes().to_vec()
 }
 
-fn connection(parameters: &ConnectionParameters) -> Vec<u8> {
-    told(0, parameters).as_bytes().to_vec()
+fn connection(qpn: u32, parameters: &ConnectionParameters) -> Vec<u8> {
+    told(qpn, parameters).as_bytes().to_vec()
 }
 
-fn private(private_data: Vec<u8>) -> Vec<u8> {
-    connection(&ConnectionParameters { private_data, ..ConnectionParameters::default() })
+fn private(private_data: &[u8]) -> Vec<u8> {
+    connection(0, &ConnectionParameters::default().private_data(private_data))
 }
 
-/// An event as it is read, which counts as read from now on. `None` of an ID that is gone.
-pub(super) fn told_event(state: &mut State, file: u64, occurrence: Occurrence) -> Option<EventResp> {
-    let number = u32::try_from(occurrence.id).ok()?;
-    let entry = state.ids.get_mut(&number)?;
-    let mut answer = EventResp { uid: entry.uid, id: number, ..EventResp::default() };
-    let (options, space) = (entry.options, entry.space);
-    // Those about a group count as the membership's.
-    entry.reported += u32::from(!matches!(occurrence.what, What::MulticastJoined { .. }));
-    let failed = |errno: Errno| (errno.0.wrapping_neg().cast_unsigned(), Vec::new());
-    let good = |param| (0, param);
-    let mut made_by = None;
-    let mut group = None;
-    let (event, (status, param)) = match occurrence.what {
-        What::AddressResolved => (event::ADDR_RESOLVED, good(Vec::new())),
-        What::AddressError(errno) => (event::ADDR_ERROR, failed(errno)),
-        What::RouteResolved => (event::ROUTE_RESOLVED, good(Vec::new())),
-        What::RouteError(errno) => (event::ROUTE_ERROR, failed(errno)),
-        What::ConnectRequest { made, parameters } => {
-            made_by = Some(made);
-            (event::CONNECT_REQUEST, good(connection(&parameters)))
+/// Takes what nobody is told out of the front of a queue of events.
+pub(super) fn skip_untold(state: &mut State, file: u64) {
+    while state.software.peek(file).is_some_and(|occurrence| told_event(state, occurrence).is_none()) {
+        state.software.take(file);
+    }
+}
+
+/// An event, and what counts when it is read.
+pub(super) struct Told {
+    pub(super) answer: EventResp,
+    id: u32,
+    made: Option<u32>,
+    membership: Option<u32>,
+}
+
+impl Told {
+    /// The event was read: the ID's events are counted, those about a group for the membership as well. Source: Linux
+    /// `drivers/infiniband/core/ucma.c`, `ucma_get_event`; rdma-core `librdmacm/cma.c`, `ucma_complete_mc_event`.
+    pub(super) fn count(&self, state: &mut State, file: u64) {
+        let Some(entry) = state.ids.get_mut(&self.id) else { return };
+        entry.reported += 1;
+        let (options, space) = (entry.options, entry.space);
+        if let Some(membership) = self.membership.and_then(|number| state.memberships.get_mut(&number)) {
+            membership.reported += 1;
         }
-        What::DatagramRequest { made, private_data } => {
-            made_by = Some(made);
-            (event::CONNECT_REQUEST, good(datagram(None, 0, 0, &private_data)))
+        if let Some(made) = self.made {
+            state.ids.insert(made, Entry { uid: 0, file, space, options, reported: 0 });
         }
-        What::ConnectResponse(parameters) => (event::CONNECT_RESPONSE, good(connection(&parameters))),
-        What::ConnectError(errno) => (event::CONNECT_ERROR, failed(errno)),
-        What::Unreachable(errno) => (event::UNREACHABLE, failed(errno)),
-        What::Rejected { reason, private_data } => {
-            (event::REJECTED, (u32::from(reason.0), private(private_data)))
-        }
-        What::Established(parameters) => (event::ESTABLISHED, good(connection(&parameters))),
-        What::DatagramEstablished { path, qpn, qkey, private_data } => {
-            (event::ESTABLISHED, good(datagram(Some(&path), qpn, qkey, &private_data)))
-        }
-        What::Disconnected => (event::DISCONNECTED, good(Vec::new())),
-        What::MulticastJoined { path, qpn, qkey } => {
-            group = Some(path.gid);
-            (event::MULTICAST_JOIN, good(datagram(Some(&path), qpn, qkey, &[])))
-        }
-        What::MulticastError(errno) => (event::MULTICAST_ERROR, failed(errno)),
-        What::DeviceRemoval => (event::DEVICE_REMOVAL, good(Vec::new())),
-        What::AddressChange => (event::ADDR_CHANGE, good(Vec::new())),
-        What::TimewaitExit => (event::TIMEWAIT_EXIT, good(Vec::new())),
-    };
+    }
+}
+
+/// What is told of an occurrence. `None` of an ID or a membership that is gone, and of an ID whose number the program has not given yet, which is
+/// one that a request made and that failed before it was accepted. Source: Linux `drivers/infiniband/core/ucma.c`, `ucma_event_handler`.
+pub(super) fn told_event(state: &State, occurrence: &Occurrence) -> Option<Told> {
+    let id = u32::try_from(occurrence.id).ok()?;
+    let entry = state.ids.get(&id).filter(|entry| entry.uid != 0 || occurrence.made().is_some())?;
+    let mut answer = EventResp { uid: entry.uid, id, ..EventResp::default() };
+    let made = occurrence.made().map(u32::try_from).transpose().ok()?;
+    let mut membership = None;
+    if let What::MulticastJoined { path, .. } = &occurrence.what {
+        let is_of_it = |it: &super::Membership| it.id == id && gid_of(it.group) == path.gid;
+        let (&number, found) = state.memberships.iter().find(|(_, it)| is_of_it(it))?;
+        (answer.uid, answer.id) = (found.uid, number);
+        membership = Some(number);
+    }
+    answer.id = made.unwrap_or(answer.id);
+    let (event, status, param) = described(&occurrence.what);
     (answer.event, answer.status) = (event, status);
     crate::message::fill(&mut answer.param, &param);
     const { assert!(size_of::<ConnParam>() <= 304 && size_of::<UdParam>() <= 304) };
-    if let Some(gid) = group {
-        let joined = state.memberships.iter_mut().find(|(_, it)| it.id == number && gid_of(it.group) == gid);
-        let (&membership, found) = joined?;
-        found.reported += 1;
-        (answer.uid, answer.id) = (found.uid, membership);
-        return Some(answer);
+    Some(Told { answer, id, made, membership })
+}
+
+/// The number of an event, its status, and its parameters.
+fn described(what: &What) -> (u32, u32, Vec<u8>) {
+    let failed = |event, errno: &Errno| (event, errno.0.wrapping_neg().cast_unsigned(), Vec::new());
+    let good = |event, param| (event, 0, param);
+    match what {
+        What::AddressResolved => good(event::ADDR_RESOLVED, Vec::new()),
+        What::AddressError(errno) => failed(event::ADDR_ERROR, errno),
+        What::RouteResolved => good(event::ROUTE_RESOLVED, Vec::new()),
+        What::RouteError(errno) => failed(event::ROUTE_ERROR, errno),
+        // Source: Linux `drivers/infiniband/core/cma.c`, `cma_set_req_event_data`, `cma_set_rep_event_data`.
+        What::ConnectRequest { qpn, parameters, .. } => {
+            good(event::CONNECT_REQUEST, connection(*qpn, parameters))
+        }
+        What::ConnectResponse { qpn, parameters } => {
+            good(event::CONNECT_RESPONSE, connection(*qpn, parameters))
+        }
+        What::DatagramRequest { private_data, .. } => {
+            good(event::CONNECT_REQUEST, datagram(None, 0, 0, private_data))
+        }
+        What::ConnectError(errno) => failed(event::CONNECT_ERROR, errno),
+        What::Unreachable(errno) => failed(event::UNREACHABLE, errno),
+        What::Rejected { reason, private_data } => {
+            (event::REJECTED, u32::from(reason.0), private(private_data))
+        }
+        What::Established(parameters) => good(event::ESTABLISHED, connection(0, parameters)),
+        What::DatagramEstablished { path, qpn, qkey, private_data } => {
+            good(event::ESTABLISHED, datagram(Some(path), *qpn, *qkey, private_data))
+        }
+        What::Disconnected => good(event::DISCONNECTED, Vec::new()),
+        What::MulticastJoined { path, qpn, qkey } => {
+            good(event::MULTICAST_JOIN, datagram(Some(path), *qpn, *qkey, &[]))
+        }
+        What::MulticastError(errno) => failed(event::MULTICAST_ERROR, errno),
+        What::DeviceRemoval => good(event::DEVICE_REMOVAL, Vec::new()),
+        What::AddressChange => good(event::ADDR_CHANGE, Vec::new()),
+        What::TimewaitExit => good(event::TIMEWAIT_EXIT, Vec::new()),
     }
-    if let Some(made) = made_by {
-        let made = u32::try_from(made).ok()?;
-        state.ids.insert(made, Entry { uid: 0, file, space, options, reported: 0 });
-        answer.id = made;
-    }
-    Some(answer)
 }

@@ -1,14 +1,16 @@
 //! The commands.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use pollux_uverbs::abi::connection::{
     Accept, Bind, Connect, CreateId, CreateIdResp, DestroyId, DestroyIdResp, Disconnect, GetEvent,
-    InitQpAttr, JoinMcast, Listen, MigrateId, MigrateResp, QUERY_ADDR, QUERY_GID, QUERY_PATH, Query,
-    QueryAddrResp, QueryPathResp, Reject, ResolveAddr, ResolveRoute, SetOption, command, option, space,
+    InitQpAttr, JoinMcast, Listen, MigrateId, MigrateResp, Notify, QUERY_ADDR, QUERY_GID, QUERY_PATH, QpAttr,
+    Query, QueryAddrResp, QueryPathResp, Reject, ResolveAddr, ResolveRoute, SetOption, command, option,
+    space,
 };
 use pollux_uverbs::abi::flags::QpState;
-use pollux_verbs::Errno;
+use pollux_verbs::{AsyncKind, Errno};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::answer::{self, Room};
@@ -51,6 +53,7 @@ pub(super) fn carry_out(
     match number {
         command::CREATE_ID => create(state, file, &read(body), room),
         command::DESTROY_ID => {
+            room.check(size_of::<DestroyIdResp>())?;
             let destroy: DestroyId = read(body);
             own(state, file, destroy.id)?;
             let answer = DestroyIdResp { events_reported: state.forget(destroy.id) };
@@ -70,7 +73,8 @@ pub(super) fn carry_out(
             known(state, file, resolve.id)?;
             let source = if resolve.src_size == 0 { None } else { Some(decoded(&resolve.src_addr)?) };
             let destination = decoded(&resolve.dst_addr)?;
-            state.software.resolve_address(resolve.id.into(), source, destination).map_err(errno)
+            let timeout = Duration::from_millis(resolve.timeout_ms.into());
+            state.software.resolve_address(resolve.id.into(), source, destination, timeout).map_err(errno)
         }
         command::RESOLVE_ROUTE => {
             let resolve: ResolveRoute = read(body);
@@ -98,6 +102,7 @@ pub(super) fn carry_out(
             state.software.disconnect(disconnect.id.into()).map_err(errno)
         }
         command::INIT_QP_ATTR => {
+            room.check(size_of::<QpAttr>())?;
             let init: InitQpAttr = read(body);
             known(state, file, init.id)?;
             let to = u8::try_from(init.qp_state).map(QpState).map_err(|_| Errno::EINVAL)?;
@@ -105,23 +110,12 @@ pub(super) fn carry_out(
             let answer = answer::attributes(&attributes);
             room.put(init.response, answer.as_bytes(), answer.as_bytes().len())
         }
-        command::GET_EVENT => {
-            let get: GetEvent = read(body);
-            // Without the options of the connection, which are younger.
-            const LEAST: usize = 324;
-            if room.bytes < LEAST {
-                return Err(Errno::ENOSPC);
-            }
-            while let Some(occurrence) = state.software.next(file) {
-                if let Some(told) = answer::told_event(state, file, occurrence) {
-                    return room.put(get.response, told.as_bytes(), LEAST);
-                }
-            }
-            Err(Errno::EAGAIN)
-        }
+        command::GET_EVENT => event(state, file, &read(body), room),
+        command::NOTIFY => notify(state, file, &read(body)),
         command::SET_OPTION => set_option(state, file, &read(body), room),
         command::JOIN_MCAST => join(state, file, &read(body), room),
         command::LEAVE_MCAST => {
+            room.check(size_of::<DestroyIdResp>())?;
             let leave: DestroyId = read(body);
             let of = state.memberships.get(&leave.id).ok_or(Errno::ENOENT)?.id;
             own(state, file, of)?;
@@ -132,6 +126,7 @@ pub(super) fn carry_out(
             room.put(leave.response, answer.as_bytes(), size_of::<DestroyIdResp>())
         }
         command::MIGRATE_ID => {
+            room.check(size_of::<MigrateResp>())?;
             let migrate: MigrateId = read(body);
             // Which file it is of is known here: the descriptor tells the same.
             let entry = state.ids.get_mut(&migrate.id).ok_or(Errno::ENOENT)?;
@@ -145,6 +140,7 @@ pub(super) fn carry_out(
 }
 
 fn create(state: &mut State, file: u64, create: &CreateId, room: &Room<'_>) -> Result<(), Errno> {
+    room.check(size_of::<CreateIdResp>())?;
     let space = match create.ps {
         space::TCP => Some(PortSpace::Tcp),
         space::UDP => Some(PortSpace::Udp),
@@ -159,6 +155,33 @@ fn create(state: &mut State, file: u64, create: &CreateId, room: &Room<'_>) -> R
     told.inspect_err(|_| {
         state.forget(id);
     })
+}
+
+/// Reads the next event, which stays where it was if there is no memory for it.
+fn event(state: &mut State, file: u64, get: &GetEvent, room: &Room<'_>) -> Result<(), Errno> {
+    // Without the options of the connection, which are younger.
+    const LEAST: usize = 324;
+    room.check(LEAST)?;
+    state.software.work();
+    answer::skip_untold(state, file);
+    let occurrence = state.software.peek(file).ok_or(Errno::EAGAIN)?;
+    let told = answer::told_event(state, occurrence).ok_or(Errno::EAGAIN)?;
+    room.put(get.response, told.answer.as_bytes(), LEAST)?;
+    state.software.take(file);
+    told.count(state, file);
+    Ok(())
+}
+
+/// What a queue pair has seen. Source: Linux `drivers/infiniband/core/cma.c`, `rdma_notify`; `drivers/infiniband/core/cm.c`,
+/// `ib_cm_notify`; of the number, `include/rdma/ib_verbs.h`, `enum ib_event_type`.
+fn notify(state: &mut State, file: u64, notify: &Notify) -> Result<(), Errno> {
+    known(state, file, notify.id)?;
+    let id = notify.id.into();
+    if notify.event != AsyncKind::COMM_EST.0 {
+        // Of alternate paths, which are not known here, or none of the manager's.
+        return Err(Errno::EINVAL);
+    }
+    if state.software.established_by_data(id).map_err(errno)? { Ok(()) } else { Err(Errno::EISCONN) }
 }
 
 fn query(state: &mut State, file: u64, query: &Query, room: &Room<'_>) -> Result<(), Errno> {
@@ -191,12 +214,12 @@ fn connect(state: &mut State, file: u64, connect: &Connect) -> Result<(), Errno>
     if connect.conn_param.valid == 0 {
         return Err(Errno::EINVAL);
     }
-    let parameters = heard(connect.conn_param.as_bytes());
+    let (qpn, parameters) = heard(connect.conn_param.as_bytes());
     let most = if space == PortSpace::Udp { private_data::DATAGRAM_CONNECT } else { private_data::CONNECT };
     private_data::check(&parameters.private_data, most).map_err(errno)?;
     let id = connect.id.into();
     let asked = match space {
-        PortSpace::Tcp => state.software.connect(id, connect.conn_param.qp_num, &parameters),
+        PortSpace::Tcp => state.software.connect(id, qpn, &parameters),
         PortSpace::Udp => state.software.connect_datagrams(id, &parameters.private_data),
     };
     asked.map_err(errno)
@@ -208,16 +231,17 @@ fn accept(state: &mut State, file: u64, accept: &Accept) -> Result<(), Errno> {
     if accept.conn_param.valid == 0 {
         return state.software.establish(id).map_err(errno);
     }
-    let (qpn, parameters) = (accept.conn_param.qp_num, heard(accept.conn_param.as_bytes()));
+    let (qpn, parameters) = heard(accept.conn_param.as_bytes());
     let most = if space == PortSpace::Udp { private_data::DATAGRAM_ACCEPT } else { private_data::ACCEPT };
     private_data::check(&parameters.private_data, most).map_err(errno)?;
-    // Before the answer leaves: what comes of it is told with the number.
-    known(state, file, accept.id)?.0.uid = accept.uid;
     let accepted = match space {
         PortSpace::Tcp => state.software.accept(id, qpn, &parameters),
         PortSpace::Udp => state.software.accept_datagrams(id, qpn, &parameters.private_data),
     };
-    accepted.map_err(errno)
+    accepted.map_err(errno)?;
+    // What comes of it is told with the number; of an ID whose request is gone nothing is told.
+    known(state, file, accept.id)?.0.uid = accept.uid;
+    Ok(())
 }
 
 fn set_option(state: &mut State, file: u64, set: &SetOption, room: &Room<'_>) -> Result<(), Errno> {
@@ -232,6 +256,9 @@ fn set_option(state: &mut State, file: u64, set: &SetOption, room: &Room<'_>) ->
         (option::LEVEL_ID, option::REUSEADDR) => {
             entry.options.reuse_address = value.iter().any(|byte| *byte != 0);
         }
+        (option::LEVEL_ID, option::AFONLY) => {
+            entry.options.own_family_only = value.iter().any(|byte| *byte != 0);
+        }
         (option::LEVEL_ID, option::ACK_TIMEOUT) => entry.options.ack_timeout = Some(first),
         _ => return Err(Errno::ENOSYS),
     }
@@ -240,6 +267,7 @@ fn set_option(state: &mut State, file: u64, set: &SetOption, room: &Room<'_>) ->
 }
 
 fn join(state: &mut State, file: u64, join: &JoinMcast, room: &Room<'_>) -> Result<(), Errno> {
+    room.check(size_of::<CreateIdResp>())?;
     known(state, file, join.id)?;
     let group = decoded(&join.addr)?.ip();
     if !group.is_multicast() {
@@ -249,5 +277,9 @@ fn join(state: &mut State, file: u64, join: &JoinMcast, room: &Room<'_>) -> Resu
     state.last_membership += 1;
     let number = state.last_membership;
     state.memberships.insert(number, Membership { id: join.id, group, uid: join.uid, reported: 0 });
-    room.put(join.response, CreateIdResp { id: number }.as_bytes(), size_of::<CreateIdResp>())
+    let told = room.put(join.response, CreateIdResp { id: number }.as_bytes(), size_of::<CreateIdResp>());
+    told.inspect_err(|_| {
+        state.memberships.remove(&number);
+        state.software.leave(join.id.into(), group).unwrap_or_default();
+    })
 }

@@ -1,8 +1,6 @@
-//! Which address an ID has, and which device leads to another.
+//! Which address an ID has.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-
-use pollux_verbs::{Errno, Path};
 
 use super::{Software, Stage};
 use crate::error::CmError;
@@ -12,12 +10,7 @@ use crate::service::{PortSpace, gid_of, ip_of};
 /// Requests that may wait for who says 0. Source: Linux `drivers/infiniband/core/ucma.c`, `max_backlog`.
 const BACKLOG: u32 = 1024;
 
-const BUSY: &str = "a connection is under way: make another ID";
-
-/// Bits that two GIDs begin with alike.
-fn alike(one: [u8; 16], other: [u8; 16]) -> u32 {
-    (u128::from_be_bytes(one) ^ u128::from_be_bytes(other)).leading_zeros()
-}
+pub(super) const BUSY: &str = "a connection is under way: make another ID";
 
 impl Software {
     /// Tells the agents what their ports are now.
@@ -37,7 +30,7 @@ impl Software {
     }
 
     /// Takes a local port for an ID: this one, or any for 0.
-    fn take_port(&mut self, id: u64, space: PortSpace, port: u16) -> Result<u16, CmError> {
+    pub(super) fn take_port(&mut self, id: u64, space: PortSpace, port: u16) -> Result<u16, CmError> {
         let shares = |id: &u64| {
             self.ids.get(id).is_some_and(|it| it.options.reuse_address && it.stage != Stage::Listening)
         };
@@ -54,7 +47,7 @@ impl Software {
         })
     }
 
-    fn present(&self) -> String {
+    pub(super) fn present(&self) -> String {
         let all = self.ports.iter().flat_map(|port| port.management.gids());
         let all: Vec<String> = all.map(|(_, gid)| ip_of(*gid).to_string()).collect();
         if all.is_empty() { "none".to_owned() } else { all.join(", ") }
@@ -103,71 +96,6 @@ impl Software {
                 at.agent.listen(service, id);
             }
         }
-        Ok(())
-    }
-
-    /// Finds the device that leads to an address, and whether somebody answers for it.
-    pub(crate) fn resolve_address(
-        &mut self,
-        id: u64,
-        source: Option<SocketAddr>,
-        destination: SocketAddr,
-    ) -> Result<(), CmError> {
-        let destination = SocketAddr::new(destination.ip().to_canonical(), destination.port());
-        let record = self.record(id)?;
-        if !matches!(record.stage, Stage::New | Stage::Bound) {
-            return Err(CmError::State { what: "resolve an address", why: BUSY });
-        }
-        let (space, traffic_class) = (record.space, record.options.type_of_service);
-        let bound = record.local.filter(|local| !local.ip().is_unspecified());
-        self.look_at_ports();
-        let source = source.or(bound).filter(|source| !source.ip().is_unspecified());
-        let mut candidates: Vec<(usize, u8, [u8; 16])> = match source {
-            Some(source) => {
-                let ip = source.ip().to_canonical();
-                let none = || CmError::NoDevice { address: source, present: self.present() };
-                let (port, index) = self.port_of(ip).ok_or_else(none)?;
-                vec![(port, index, gid_of(ip))]
-            }
-            None => {
-                let kind = destination.is_ipv4();
-                let all = self.ports.iter().enumerate().flat_map(|(place, port)| {
-                    port.management.gids().iter().map(move |(index, gid)| (place, *index, *gid))
-                });
-                all.filter(|(.., gid)| ip_of(*gid).is_ipv4() == kind).collect()
-            }
-        };
-        // Nearest first: subnets are not told, so that of two the one is tried that has more in common with the destination.
-        let gid = gid_of(destination.ip());
-        candidates.sort_by_key(|(.., own)| std::cmp::Reverse(alike(*own, gid)));
-        let mut why = Errno::ENETUNREACH;
-        let mut found = None;
-        for (place, index, own) in candidates {
-            let management = &mut self.ports[place].management;
-            let path = Path { port: management.port(), traffic_class, ..Path::new(gid, index) };
-            match management.probe(&path) {
-                Ok(()) => {
-                    found = Some((place, path, own));
-                    break;
-                }
-                // Nobody answers there; on another port somebody may.
-                Err(errno) if why == Errno::ENETUNREACH => why = errno,
-                Err(_) => {}
-            }
-        }
-        let Some((place, path, own)) = found else {
-            self.occur(id, What::AddressError(why));
-            return Ok(());
-        };
-        let number = match self.record(id)?.local {
-            Some(local) => local.port(),
-            None => self.take_port(id, space, source.map_or(0, |source| source.port()))?,
-        };
-        let record = self.record(id)?;
-        record.local = Some(SocketAddr::new(ip_of(own), number));
-        (record.peer, record.port, record.path) = (Some(destination), Some(place), Some(path));
-        record.stage = Stage::AddressResolved;
-        self.occur(id, What::AddressResolved);
         Ok(())
     }
 

@@ -43,6 +43,13 @@ impl Software {
             return Err(CmError::State { what: "leave", why: "the ID is not in the group" });
         };
         groups.swap_remove(place);
+        // That it joined is no news any more.
+        let channel = self.record(id)?.channel;
+        let gid = gid_of(group);
+        let is_of_group = |what: &What| matches!(what, What::MulticastJoined { path, .. } if path.gid == gid);
+        if let Some(queue) = self.channels.get_mut(&channel) {
+            queue.retain(|occurrence| occurrence.id != id || !is_of_group(&occurrence.what));
+        }
         Ok(())
     }
 }

@@ -157,6 +157,34 @@ fn an_answer_after_the_last_look_is_not_forgotten() {
 }
 
 #[test]
+fn who_is_not_waited_for_is_asked_and_found_later() {
+    let hub = Arc::new(Hub::default());
+    let one = neighbours(&hub, false, 1, &["192.0.2.1/24"]);
+    let (from, to, mac) = (gid("192.0.2.1"), gid("192.0.2.2"), [2, 0, 0, 0, 0, 2]);
+    let begin = Instant::now();
+    (0..100).for_each(|_| one.ask_once(&from, &to));
+    assert!(begin.elapsed() < PATIENCE, "nothing waits");
+    assert_eq!(hub.frames.lock().unwrap().len(), 1, "one question in that time");
+    assert_eq!(one.lookup(&from, &to), Err(Errno::ETIMEDOUT));
+    let target = IpAddr::from([192, 0, 2, 2]);
+    one.asked().get_mut(&target).unwrap().last -= PATIENCE;
+    one.ask_once(&from, &to);
+    assert_eq!(hub.frames.lock().unwrap().len(), 2, "it is asked again");
+    one.learn(target, mac);
+    assert!(one.asked().is_empty());
+    assert_eq!(one.lookup(&from, &to), Ok(mac));
+    // Heard of long ago: it is asked for, counts meanwhile, and is forgotten in the end.
+    one.known().get_mut(&target).unwrap().heard -= 2 * REACHABLE;
+    one.ask_once(&from, &to);
+    assert_eq!(one.lookup(&from, &to), Ok(mac));
+    let long_ago = Instant::now() - ASKED;
+    one.asked().insert(target, Asked { first: long_ago, last: long_ago });
+    one.ask_once(&from, &to);
+    assert_eq!(one.lookup(&from, &to), Err(Errno::ETIMEDOUT));
+    assert_eq!(hub.frames.lock().unwrap().len(), 4);
+}
+
+#[test]
 fn an_announcement_spares_the_question() {
     let hub = Arc::new(Hub::default());
     let one = neighbours(&hub, false, 1, &["192.0.2.1/24"]);

@@ -279,6 +279,9 @@ impl Session {
             return Err(errno);
         }
         let qpn = CreateQpOut::QPN.get(&output);
+        if kind == QpType::GSI {
+            self.management_domain = Some(pd);
+        }
         let qp = TransportQp {
             kind,
             qpn,

@@ -392,6 +392,34 @@ fn one_direction_ends_then_the_other() {
     assert_eq!(run.ends.map(|end| end.protocol.state()), [State::Ended; 2]);
 }
 
+/// What was sent last has not arrived when the peer ends its direction: it may be lost on the wire, and has to be sent again.
+#[test]
+fn an_end_of_both_waits_for_what_is_under_way() {
+    let mut run = run();
+    run.step(0, Step::Send(5, 100));
+    for end in &mut run.ends {
+        end.protocol.shut_down(false, true);
+    }
+    let [near, far] = &mut run.ends;
+    far.pump();
+    near.pump();
+    while near.deliver_from(far) {}
+    assert_eq!(near.protocol.state(), State::Open);
+    assert!(!near.protocol.is_reading() && !near.protocol.is_writing() && !near.protocol.is_quiet());
+    while far.deliver_from(near) {}
+    while near.complete() {}
+    assert_eq!((near.protocol.state(), far.protocol.unread()), (State::Ended, 5));
+    // The word itself is owed as well, where no request is free for it.
+    let mut run = self::run();
+    let [near, far] = &mut run.ends;
+    while near.protocol.keepalive().is_some() {}
+    near.protocol.shut_down(false, true);
+    far.protocol.shut_down(false, true);
+    far.pump();
+    while near.deliver_from(far) {}
+    assert_eq!((near.protocol.state(), near.protocol.is_quiet()), (State::Open, false));
+}
+
 #[test]
 fn both_directions_end_at_once_and_what_came_is_read() {
     let mut run = run();
