@@ -237,6 +237,12 @@ impl Eal {
         Ok(())
     }
 
+    /// Takes [`handle_signals`](Self::handle_signals) back, for a program that passes signals on
+    /// ([`PassedOn`](crate::signal::PassedOn)): they set the stop flag no more.
+    pub fn leave_signals(&self) {
+        *self.signals.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
     /// Has `handler` called at the end, when nothing runs on lcores any more and memory, alarms and interrupts are still
     /// there. Handlers are called in reverse order.
     pub fn at_exit(&self, name: &str, handler: impl FnOnce() + Send + 'static) {

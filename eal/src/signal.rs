@@ -90,6 +90,39 @@ impl EndSignals {
     }
 }
 
+/// SIGINT, SIGTERM and SIGHUP for a program that passes them on to another one, and ends when that one does: they come as often as they
+/// are sent, and none ends the process. The program's `Eal` is to [leave](crate::Eal::leave_signals) them to it.
+#[derive(Debug)]
+pub struct PassedOn(Signals);
+
+impl PassedOn {
+    /// Catches them. SIGHUP is left ignored where the parent has it so.
+    ///
+    /// # Errors
+    /// [`EalError::Signal`].
+    pub fn catch() -> Result<Self, EalError> {
+        install_fallback()?;
+        let refused = |source| EalError::Signal { signal: SIGHUP, source };
+        let hung_up =
+            if disposition(SIGHUP).map_err(refused)? == libc::SIG_IGN { None } else { Some(SIGHUP) };
+        let refused = |source| EalError::Signal { signal: SIGTERM, source };
+        let signals = Signals::new([SIGINT, SIGTERM].into_iter().chain(hung_up)).map_err(refused)?;
+        SUBSCRIBERS.fetch_add(1, Ordering::Relaxed);
+        Ok(Self(signals))
+    }
+
+    /// Those that came since the last call. It does not wait.
+    pub fn pending(&mut self) -> impl Iterator<Item = i32> {
+        self.0.pending()
+    }
+}
+
+impl Drop for PassedOn {
+    fn drop(&mut self) {
+        SUBSCRIBERS.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// A program is starting up. Nothing that it does by then outlasts a process that is killed, so no more is undone.
 #[derive(Debug)]
 pub struct StartUp(Vec<SigId>);

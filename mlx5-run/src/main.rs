@@ -2,7 +2,6 @@
 
 mod lease;
 mod link;
-mod program;
 mod serve;
 
 use std::path::{Path, PathBuf};
@@ -10,6 +9,8 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use clap::{Args, Parser};
+use pollux_eal::signal::PassedOn;
+use pollux_eal::with_causes;
 use pollux_mlx5_kernel::InterfaceAddress;
 use pollux_mlx5_model::Ability;
 use pollux_mlx5_model::config::Profile;
@@ -17,9 +18,14 @@ use pollux_mlx5_model::fault::FaultPlan;
 use pollux_mlx5_model::wire::WireSpec;
 use pollux_mlx5_run::plan::{DevicePlan, Plan, Summary, VARIABLE};
 use pollux_mlx5_run::{plan_of, sysfs};
+use pollux_preload::library;
+use pollux_preload::program::{self, Refusal};
+use pollux_preload::running::{self, Program};
 
 use lease::Folder;
 use link::Link;
+
+const LIBRARY: &str = "libpollux_mlx5_run.so";
 
 /// Most devices of a program.
 const PORTS_MAX: usize = 8;
@@ -79,7 +85,7 @@ struct Devices {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Optional capabilities to enable on all devices, separated by commas, as of mlx5-device: on-demand-paging,
-    /// padded-completions, hairpin, dynamic-connections or signatures
+    /// padded-completions, hairpin, dynamic-connections, signatures or mpls
     #[arg(long, value_name = "ABILITY", value_delimiter = ',')]
     with: Vec<Ability>,
     /// What goes wrong in the devices, such as send-error:100/0x04 or flap:10ms/5ms
@@ -127,57 +133,44 @@ fn fault_plan(text: &str) -> Result<String, String> {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     match run(&cli) {
-        Ok(code) => code,
-        Err(why) => {
+        Ok(code) => ExitCode::from(code),
+        Err((why, code)) => {
             eprintln!("mlx5-run: {why}");
-            ExitCode::from(1)
+            ExitCode::from(code)
         }
     }
 }
 
-fn run(cli: &Cli) -> Result<ExitCode, String> {
+fn run(cli: &Cli) -> Result<u8, Refusal> {
+    let failed = |why: String| (why, 1);
     if let Some(socket) = &cli.serve {
-        let (plan, links) = plan(&cli.devices)?;
-        serve::run(socket, plan)?;
+        let (plan, links) = plan(&cli.devices).map_err(failed)?;
+        serve::run(socket, plan).map_err(failed)?;
         drop(links);
-        return Ok(ExitCode::SUCCESS);
+        return Ok(0);
     }
-    let Some(path) = program::find(&cli.program[0]) else {
-        let place = if cli.program[0].contains('/') { "" } else { " in PATH" };
-        eprintln!("mlx5-run: there is no program {}{place}", cli.program[0]);
-        return Ok(ExitCode::from(program::NOT_FOUND));
-    };
+    let path = program::find(&cli.program[0])?;
     program::takes_libraries(&path)?;
-    let library = library()?;
+    let library = library::find(LIBRARY, "pollux-mlx5-run").map_err(failed)?;
     let (plan, links) = match &cli.attach {
         // The daemon writes its devices' traces.
-        Some(socket) => (Plan { trace: None, ..attached(socket)? }, Vec::new()),
-        None => plan(&cli.devices)?,
+        Some(socket) => (Plan { trace: None, ..attached(socket).map_err(failed)? }, Vec::new()),
+        None => plan(&cli.devices).map_err(failed)?,
     };
+    // In front of all that is to be removed at the end.
+    let signals = PassedOn::catch().map_err(|why| failed(with_causes(&why)))?;
     // It goes with this process, and with it what it describes.
     let folder = Folder::make();
-    let folder = folder.map_err(|why| format!("cannot make a folder for the devices: {why}"))?;
+    let folder = folder.map_err(|why| failed(format!("cannot make a folder for the devices: {why}")))?;
     let plan = Plan { sysfs: folder.path().join("sys"), ..plan };
     sysfs::write(&plan)
-        .map_err(|why| format!("cannot describe the devices in {}: {why}", plan.sysfs.display()))?;
+        .map_err(|why| failed(format!("cannot describe the devices in {}: {why}", plan.sysfs.display())))?;
     let mut command = Command::new(&path);
     command.args(&cli.program[1..]).env(VARIABLE, plan.text()).env("SYSFS_PATH", &plan.sysfs);
-    command.env("LD_PRELOAD", preload(&library));
-    let ended = program::run(command, &cli.program[0]);
+    command.env("LD_PRELOAD", library::preloaded(&library));
+    let status = Program::new(running::start(&mut command)?, signals).wait();
     drop(links);
-    ended
-}
-
-/// The library that is loaded into programs, which stands beside this program, or where cargo leaves it for tests: the newer one.
-fn library() -> Result<PathBuf, String> {
-    const NAME: &str = "libpollux_mlx5_run.so";
-    let own = std::env::current_exe().map_err(|why| format!("cannot tell where mlx5-run stands: {why}"))?;
-    let places = [own.with_file_name(NAME), own.with_file_name("deps").join(NAME)];
-    let made = |place: &PathBuf| place.metadata().and_then(|file| file.modified()).ok();
-    let found = places.iter().filter(|place| place.is_file()).max_by_key(|place| made(place)).cloned();
-    found.ok_or_else(|| {
-        format!("{} is not there: `cargo build --release -p pollux-mlx5-run` makes it", places[0].display())
-    })
+    Ok(status)
 }
 
 /// Where traces go, wherever the program goes.
@@ -193,16 +186,6 @@ fn begin_traces(plan: &Plan) -> Result<(), String> {
             .map_err(|why| format!("--trace: cannot write {}: {why}", path.display()))?;
     }
     Ok(())
-}
-
-/// With what is to be loaded already behind it.
-fn preload(library: &Path) -> std::ffi::OsString {
-    let mut all = library.as_os_str().to_owned();
-    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
-        all.push(":");
-        all.push(others);
-    }
-    all
 }
 
 /// The plan of a daemon's devices.

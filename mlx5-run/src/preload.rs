@@ -9,7 +9,6 @@
 //!           ── fork ────────► fork       children ask their parent: service there, host here
 //!           ── close ───────► file       with its last descriptor all that was made through it goes
 //!   mlx5_run_... ────────► asked       of include/mlx5_run.h: steps, ends of wires, bytes of the bus
-//!                             real       what the C library has under these names
 //! ```
 //!
 //! All functions here have names of the C library's. What is not about a device of the plan is passed on as it came; without a plan
@@ -40,7 +39,6 @@ mod netdev;
 mod opened;
 mod pages;
 mod planned;
-mod real;
 mod service;
 mod summary;
 mod thread;

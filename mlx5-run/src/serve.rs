@@ -8,12 +8,13 @@ use pollux_eal::socket_file::SocketFile;
 use pollux_eal::with_causes;
 use pollux_mlx5_run::Daemon;
 use pollux_mlx5_run::plan::{Plan, device_name};
+use pollux_preload::descriptors;
 use rustix::net::{Shutdown, shutdown};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Serves the devices of a plan at a socket, and says so once programs can be attached.
 pub(crate) fn run(path: &Path, plan: Plan) -> Result<(), String> {
-    allow_descriptors();
+    // Each file of a program's is one here.
+    descriptors::raise();
     let no_signals = |why: io::Error| format!("cannot wait for signals: {why}");
     // In front of all that is to be removed at the end.
     let signals = EndSignals::catch().map_err(no_signals)?;
@@ -32,10 +33,4 @@ pub(crate) fn run(path: &Path, plan: Plan) -> Result<(), String> {
     drop(file);
     drop(daemon);
     Ok(())
-}
-
-/// Each file of a program's is a descriptor here.
-fn allow_descriptors() {
-    let limit = getrlimit(Resource::Nofile);
-    let _kept = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }

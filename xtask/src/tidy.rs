@@ -42,18 +42,22 @@ const MAY_DEPEND: &[(&str, &[&str])] = &[
             "port",
             "uverbs",
             "verbs",
+            // The hash by which cards spread flows.
+            "wire",
         ],
     ),
     ("port", &["atomic", "capture", "config", "eal", "mempool", "wire"]),
     ("port-soft", &["config", "port", "mempool", "ring", "frame-io", "eal", "wire"]),
     ("mlx5-kernel", &["uverbs", "mlx5-abi", "eal", "wire"]),
     ("mlx5-model", &["mlx5-kernel", "uverbs", "mlx5-abi", "eal", "wire", "frame-io"]),
-    ("mlx5-run", &["cm", "eal", "mlx5-abi", "mlx5-kernel", "mlx5-model", "uverbs", "verbs"]),
+    ("preload", &["eal"]),
+    ("mlx5-run", &["cm", "eal", "mlx5-abi", "mlx5-kernel", "mlx5-model", "preload", "uverbs", "verbs"]),
     ("mlx5-common", &["uverbs", "mlx5-abi", "mempool", "eal"]),
     ("pmd-mlx", &["config", "port", "mlx5-common", "uverbs", "mlx5-abi", "mempool", "eal", "frame-io"]),
     ("verbs", &["mlx5-common", "uverbs", "mlx5-abi", "mempool", "eal"]),
     ("cm", &["uverbs", "verbs"]),
     ("rsocket", &["cm", "verbs"]),
+    ("rsock-run", &["bringup", "cm", "config", "eal", "preload", "rsocket", "verbs"]),
     (
         "bringup",
         &[
@@ -148,7 +152,9 @@ const MAY_BE_UNSAFE: &[(&str, &[&str])] = &[
     // The kernel writes its answers to where commands point.
     ("cm", &["kernel/file"]),
     ("mlx5-model", &["memory"]),
+    ("preload", &["errno", "real"]),
     ("mlx5-run", &["preload"]),
+    ("rsock-run", &["preload"]),
     ("wire", &["checksum/simd"]),
     ("benches", &[""]),
     ("tests", &[""]),
@@ -156,7 +162,7 @@ const MAY_BE_UNSAFE: &[(&str, &[&str])] = &[
 
 /// The crates that hold unsafe code and that others stand on, as folders.
 pub(crate) fn unsafe_libraries() -> Vec<&'static str> {
-    let is_one = |name: &&str| !matches!(*name, "benches" | "tests" | "mlx5-run");
+    let is_one = |name: &&str| !matches!(*name, "benches" | "tests" | "mlx5-run" | "rsock-run");
     MAY_BE_UNSAFE.iter().map(|(name, _)| *name).filter(is_one).collect()
 }
 

@@ -113,7 +113,7 @@ pub(super) fn connected(path: &Path) -> Result<Kept, Errno> {
     // SAFETY: the connection of a process is closed by none but its forked children, for themselves.
     let watched = unsafe { BorrowedFd::borrow_raw(socket.as_raw_fd()) };
     let path = path.to_owned();
-    thread::start("mlx5-run-daemon", move || watch(watched, &path));
+    thread::start("mlx5-run-daemon", move || watch(watched, &path))?;
     Ok(socket)
 }
 

@@ -9,8 +9,8 @@ use pollux_uverbs::{Channel, Errno};
 use super::client::Client;
 use super::errno::{fail, status};
 use super::opened::Answers;
-use super::real::real;
 use super::{frame, host, netdev, opened, planned};
+use pollux_preload::real;
 
 /// As ioctl(2).
 ///

@@ -3,14 +3,15 @@
 use std::io;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
-use libc::c_uint;
+use libc::{c_int, c_uint};
 use pollux_uverbs::Errno;
 
 use crate::DESCRIPTORS_FROM;
+use pollux_preload::real;
 
 /// Makes what has descriptors of its own, such as a device with its wire, so that they have none of the small numbers: a program that puts
 /// a file on a number of its choice, as a shell does, would end them. Wires' sockets and devices' memory among
@@ -81,8 +82,11 @@ pub(crate) fn high(fd: RawFd) -> Result<OwnedFd, Errno> {
     Err(io::Error::last_os_error().into())
 }
 
-/// Most descriptors that are kept from the program.
-const KEPT_MAX: usize = 256;
+/// Most files of the connection manager at a time: an ID that waits for its events by itself has one of its own.
+pub(super) const FILES_MAX: usize = 4096;
+/// Most descriptors that are kept from the program: two for each of those files, its other end and a copy for a thread that waits, and those
+/// of the devices.
+const KEPT_MAX: usize = 2 * FILES_MAX + 256;
 /// Numbers of them; 0 where there is none. No lock: a process may fork at any time.
 static KEPT: [AtomicI32; KEPT_MAX] = [const { AtomicI32::new(0) }; KEPT_MAX];
 /// Places that were ever taken.
@@ -136,7 +140,10 @@ impl Drop for Kept {
             let _other = place.compare_exchange(number, 0, Ordering::AcqRel, Ordering::Relaxed);
         }
         // SAFETY: it is not used again.
-        drop(unsafe { ManuallyDrop::take(&mut self.0) });
+        let fd = unsafe { ManuallyDrop::take(&mut self.0) }.into_raw_fd();
+        // Not by the program's close(2), which asks whose file it was and takes locks for that: whoever drops this may have them.
+        // SAFETY: a descriptor that nobody else knows.
+        unsafe { real!(c"close": fn(c_int) -> c_int, fd) };
     }
 }
 

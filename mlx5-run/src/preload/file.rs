@@ -8,9 +8,9 @@ use crate::plan::Plan;
 use libc::{DIR, FILE, c_char, c_int, c_uint, mode_t, size_t, ssize_t};
 use pollux_uverbs::Errno;
 
-use super::errno::{self, fail};
-use super::real::real;
+use super::errno::fail;
 use super::{descriptor, manager, netdev, opened, planned};
+use pollux_preload::{errno, real};
 
 /// A file that this library answers.
 #[derive(Clone, Copy)]
@@ -99,7 +99,7 @@ macro_rules! opens {
         /// # Safety
         /// As the C library's.
         #[unsafe(no_mangle)]
-        pub(crate) unsafe extern "C" fn $name(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+        pub(crate) unsafe extern "C-unwind" fn $name(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
             let place = place(path);
             if let Place::Special(plan, which) = place {
                 return open_special(plan, which, flags);
@@ -125,7 +125,7 @@ macro_rules! opens_at {
         /// # Safety
         /// As the C library's.
         #[unsafe(no_mangle)]
-        pub(crate) unsafe extern "C" fn $name(folder: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+        pub(crate) unsafe extern "C-unwind" fn $name(folder: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
             let place = place(path);
             if let Place::Special(plan, which) = place {
                 return open_special(plan, which, flags);
@@ -291,7 +291,7 @@ macro_rules! streams {
         /// # Safety
         /// As the C library's.
         #[unsafe(no_mangle)]
-        pub(crate) unsafe extern "C" fn $name(path: *const c_char, mode: *const c_char) -> *mut FILE {
+        pub(crate) unsafe extern "C-unwind" fn $name(path: *const c_char, mode: *const c_char) -> *mut FILE {
             let place = place(path);
             // SAFETY: the program's arguments, or a path of ours.
             unsafe { real!($real: fn(*const c_char, *const c_char) -> *mut FILE, place.path(path), mode) }
@@ -315,7 +315,7 @@ fn end_closed() {
 /// # Safety
 /// As the C library's.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn close(fd: c_int) -> c_int {
+pub(crate) unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
     if descriptor::is_kept(fd) {
         // The program has none of that number.
         return fail(Errno::EBADF);

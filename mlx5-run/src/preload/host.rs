@@ -12,8 +12,8 @@ use super::attach::Refusal;
 use super::client::{self, Client};
 use super::descriptor::Kept;
 use super::letter::{self, Letter, NUMBERS, ask};
-use super::real::real;
 use super::{attach, planned};
+use pollux_preload::real;
 
 /// Most bytes of what is answered in this process's memory, other than by ioctl.
 const ROOM: usize = 1 << 16;

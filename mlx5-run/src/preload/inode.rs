@@ -5,7 +5,7 @@ use std::os::fd::RawFd;
 
 use libc::c_int;
 
-use super::real::real;
+use pollux_preload::real;
 
 /// The inode of a descriptor's file, if that is a socket, as all files of devices are here.
 pub(super) fn of(fd: RawFd) -> Option<u64> {

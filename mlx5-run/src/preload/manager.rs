@@ -5,6 +5,7 @@
 //! sees them; a thread of this library's looks for them. Children of a process that forks, and programs attached to a daemon, have no
 //! connection manager.
 
+use std::cell::RefCell;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -18,18 +19,16 @@ use pollux_uverbs::Errno;
 use pollux_uverbs::abi::connection::command::GET_EVENT;
 use pollux_verbs::{Context, Options, Provider};
 
-use super::descriptor::{self, Kept};
+use super::descriptor::{self, FILES_MAX, Kept};
 use super::errno::fail;
-use super::real::real;
 use super::{client, host, inode, opened, thread};
 use crate::plan::{Plan, device_name};
+use pollux_preload::real::Real;
 
 /// Where programs look for it.
 pub(super) const PATH: &str = "/dev/infiniband/rdma_cm";
 /// Major and minor number of the file: one of the kernel's miscellaneous devices.
 pub(super) const NUMBERS: (c_uint, c_uint) = (10, 58);
-/// Most files at a time: an ID that waits for its events by itself has one of its own.
-const FILES_MAX: usize = 4096;
 /// Most bytes of a command.
 const COMMAND_MAX: usize = 4096;
 /// How often the thread looks for events while there are some, and how often when nothing was to be done for so many looks.
@@ -50,7 +49,7 @@ struct Open {
 /// What there is: files by their places in [`INODES`], and the manager of them all.
 pub(super) struct All {
     files: Vec<(usize, Option<Arc<Open>>)>,
-    manager: Option<Served>,
+    manager: Option<Arc<Served>>,
     is_looked_for: bool,
     /// The program ends.
     is_over: bool,
@@ -67,6 +66,9 @@ static USED: AtomicUsize = AtomicUsize::new(0);
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 /// A command was carried out since the thread looked.
 static COMMANDED: AtomicBool = AtomicBool::new(false);
+/// Held by whoever makes the manager: queue pair 1 is there once. Not [`ALL`], since what is made closes descriptors, which takes the locks of
+/// a fork.
+static MAKING: Mutex<()> = Mutex::new(());
 static REGISTERED: Once = Once::new();
 
 pub(super) fn hold() -> Files {
@@ -106,38 +108,26 @@ pub(super) fn open(plan: &Plan, flags: c_int) -> Result<RawFd, Errno> {
             libc::atexit(at_exit);
         }
     });
-    let mut all = hold();
-    let manager = match &all.manager {
-        Some(manager) => manager.clone(),
-        None => {
-            let open = |(number, model): (usize, &Arc<pollux_mlx5_model::Model>)| {
-                let context = Context::open(model.open_for_management(), Provider::Mlx5, Options::default());
-                context.and_then(|context| ManagementPort::open(&context, 1)).map_err(|why| {
-                    eprintln!("mlx5-run: {PATH}: {}: {}", device_name(number), with_causes(&why));
-                    why.errno().unwrap_or(Errno::EIO)
-                })
-            };
-            let ports = descriptor::high_inside(|| {
-                devices.iter().enumerate().map(open).collect::<Result<Vec<_>, _>>()
-            })?;
-            all.manager.insert(Served::over(ports)).clone()
-        }
-    };
-    let place = INODES.iter().position(|place| place.load(Ordering::Acquire) == 0).ok_or(Errno::EMFILE)?;
+    let manager = manager(&devices)?;
+    // Whatever closes a descriptor comes before the lock, or after it: a thread that forks has the locks that close(2) takes, and waits for
+    // this one.
     let (ours, theirs) = UnixStream::pair()?;
     theirs.set_nonblocking(flags & libc::O_NONBLOCK != 0)?;
     let other_end = Kept::new(ours.into())?;
     let file = OwnedFd::from(theirs);
     let inode = inode::of(file.as_raw_fd()).ok_or(Errno::EIO)?;
     let opened = Open { file: manager.open(), other_end, is_told: Mutex::new(false) };
+    let mut all = hold();
+    let place = INODES.iter().position(|place| place.load(Ordering::Acquire) == 0).ok_or(Errno::EMFILE)?;
+    if !all.is_looked_for {
+        thread::start("rdma_cm", look)?;
+        all.is_looked_for = true;
+    }
     all.files.push((place, Some(Arc::new(opened))));
     INODES[place].store(inode, Ordering::Release);
     USED.fetch_max(place + 1, Ordering::AcqRel);
     COUNT.store(all.files.len(), Ordering::Release);
-    if !all.is_looked_for {
-        all.is_looked_for = true;
-        thread::start("rdma_cm", look);
-    }
+    drop(all);
     if flags & libc::O_CLOEXEC == 0 {
         // SAFETY: a descriptor that is ours.
         unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFD, 0) };
@@ -145,25 +135,56 @@ pub(super) fn open(plan: &Plan, flags: c_int) -> Result<RawFd, Errno> {
     Ok(file.into_raw_fd())
 }
 
-/// Looks for events as long as there are files.
+/// The manager of these devices, made when it is asked for first.
+fn manager(devices: &[Arc<pollux_mlx5_model::Model>]) -> Result<Arc<Served>, Errno> {
+    let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+    let there = hold().manager.clone();
+    if let Some(manager) = there {
+        return Ok(manager);
+    }
+    let open = |(number, model): (usize, &Arc<pollux_mlx5_model::Model>)| {
+        let context = Context::open(model.open_for_management(), Provider::Mlx5, Options::default());
+        context.and_then(|context| ManagementPort::open(&context, 1)).map_err(|why| {
+            eprintln!("mlx5-run: {PATH}: {}: {}", device_name(number), with_causes(&why));
+            why.errno().unwrap_or(Errno::EIO)
+        })
+    };
+    let ports =
+        descriptor::high_inside(|| devices.iter().enumerate().map(open).collect::<Result<Vec<_>, _>>())?;
+    let made = Arc::new(Served::over(ports));
+    hold().manager = Some(Arc::clone(&made));
+    Ok(made)
+}
+
+/// Looks for events as long as there is a manager. Without files there are still peers, to whom it says that nobody listens, and that
+/// connections have ended.
 fn look() {
     let mut idle = 0;
     loop {
-        let (manager, files): (_, Vec<Arc<Open>>) = {
-            let mut all = hold();
-            let files: Vec<_> = all.files.iter().filter_map(|(_, file)| file.clone()).collect();
-            let Some(manager) = all.manager.clone().filter(|_| !files.is_empty()) else {
-                all.is_looked_for = false;
-                return;
-            };
-            (manager, files)
-        };
+        // Gone at the program's end, and in a child.
+        let manager = hold().manager.clone();
+        let Some(manager) = manager else { return };
         let is_busy = manager.work() | COMMANDED.swap(false, Ordering::Relaxed);
-        files.iter().for_each(|file| file.tell());
-        drop((manager, files));
+        if is_busy {
+            tell(&manager.take_eventful());
+        }
+        drop(manager);
         idle = if is_busy { 0 } else { IDLE_AFTER.min(idle + 1) };
         std::thread::sleep(if idle < IDLE_AFTER { LOOK } else { IDLE_LOOK });
     }
+}
+
+/// Says of these files that events wait.
+fn tell(numbers: &[u64]) {
+    if numbers.is_empty() {
+        return;
+    }
+    let files: Vec<Arc<Open>> = {
+        let all = hold();
+        let files = all.files.iter().filter_map(|(_, file)| file.as_ref());
+        files.filter(|open| numbers.contains(&open.file.number())).cloned().collect()
+    };
+    files.iter().for_each(|file| file.tell());
 }
 
 impl Open {
@@ -193,10 +214,7 @@ impl Open {
     fn take_back(&self, fd: RawFd) {
         let mut is_told = self.told();
         if *is_told && !self.file.has_events() {
-            let mut one = [0_u8];
-            // SAFETY: room for a byte.
-            let taken = unsafe { libc::recv(fd, one.as_mut_ptr().cast(), 1, libc::MSG_DONTWAIT) };
-            *is_told = taken != 1;
+            *is_told = !take(fd);
         }
     }
 }
@@ -214,66 +232,178 @@ impl ClientMemory for Own {
     }
 }
 
-/// Carries out a command, which waits for an event where the program's file waits. As with a kernel, whoever waits keeps the file: other
-/// threads may close it meanwhile, and the program may end.
-fn command(place: usize, fd: RawFd, address: u64, bytes: usize) -> Result<(), Errno> {
+/// What comes of a command.
+enum Step {
+    Done,
+    /// It is to be carried out again when this thread's copy of the file can be read.
+    Wait(RawFd),
+}
+
+/// A file that a thread waits for. As with a kernel, whoever waits keeps the file: other threads may close it meanwhile, and the program
+/// may end.
+struct Waited {
+    place: usize,
+    own: Option<Kept>,
+}
+
+impl Drop for Waited {
+    fn drop(&mut self) {
+        drop(self.own.take());
+        end_if_closed(self.place);
+    }
+}
+
+thread_local! {
+    /// What this thread waits for; a handler of a signal may wait for more. Not in a frame of the stack: a thread that is cancelled while it
+    /// waits is unwound without its destructors.
+    static WAITED: RefCell<Vec<Waited>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Carries out a command. `copy` is this thread's of the file, if it waits already.
+fn command(place: usize, fd: RawFd, copy: Option<RawFd>, address: u64, bytes: usize) -> Result<Step, Errno> {
     if bytes > COMMAND_MAX {
         return Err(Errno::EINVAL);
     }
     let mut command = vec![0; bytes];
     client::read(address, &mut command)?;
+    let at = copy.unwrap_or(fd);
     // SAFETY: numbers alone.
-    let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
+    let flags = unsafe { libc::fcntl(at, libc::F_GETFL) };
     let waits = flags & libc::O_NONBLOCK == 0 && command.starts_with(&GET_EVENT.to_ne_bytes());
-    let own = if waits { Some(Kept::copy_of(fd)?) } else { None };
-    let fd = own.as_ref().map_or(fd, |own| own.as_raw_fd());
-    loop {
-        let (file, is_over) = {
-            let all = hold();
-            let file = all.files.iter().find(|(other, _)| *other == place).and_then(|(_, file)| file.clone());
-            (file, all.is_over)
-        };
-        let done = match &file {
-            Some(file) => {
-                let done = file.file.command(&Own, &command);
-                COMMANDED.store(true, Ordering::Relaxed);
-                file.take_back(fd);
-                done
-            }
-            // Nothing happens any more.
-            None if is_over && waits => Err(Errno::EAGAIN),
-            // Of a parent's.
-            None => Err(Errno::EIO),
-        };
-        drop(file);
-        if done != Err(Errno::EAGAIN) || !waits {
-            return done;
+    let (file, is_over) = {
+        let all = hold();
+        let file = all.files.iter().find(|(other, _)| *other == place).and_then(|(_, file)| file.clone());
+        (file, all.is_over)
+    };
+    let done = match &file {
+        Some(file) => {
+            let done = file.file.command(&Own, &command);
+            COMMANDED.store(true, Ordering::Relaxed);
+            file.take_back(at);
+            done
         }
-        let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        // What was told is taken back at the end of the program by nobody: then nothing is looked at.
-        // SAFETY: one entry, which is ours, or none.
-        if unsafe { libc::poll(&raw mut poll, (!is_over).into(), -1) } < 0 {
-            return Err(std::io::Error::last_os_error().into());
+        // Nothing happens any more. What was told is taken back by nobody else.
+        None if is_over && waits => {
+            take(at);
+            std::thread::sleep(IDLE_LOOK);
+            Err(Errno::EAGAIN)
         }
+        // Of a parent's.
+        None => Err(Errno::EIO),
+    };
+    drop(file);
+    match done {
+        Err(Errno::EAGAIN) if waits => copy.map_or_else(|| keep_for_waiting(place, fd), Ok).map(Step::Wait),
+        done => done.map(|()| Step::Done),
     }
 }
 
-/// As write(2).
+/// Takes the byte that says that events wait, if it is there.
+fn take(fd: RawFd) -> bool {
+    let mut one = [0_u8];
+    // SAFETY: room for a byte.
+    unsafe { libc::recv(fd, one.as_mut_ptr().cast(), 1, libc::MSG_DONTWAIT) == 1 }
+}
+
+/// A copy of the file for this thread, until [`stop_waiting`].
+fn keep_for_waiting(place: usize, fd: RawFd) -> Result<RawFd, Errno> {
+    let own = Kept::copy_of(fd)?;
+    let number = own.as_raw_fd();
+    WAITED.with_borrow_mut(|waited| waited.push(Waited { place, own: Some(own) }));
+    Ok(number)
+}
+
+fn stop_waiting() {
+    // Not while it is borrowed: its end closes.
+    let last = WAITED.with_borrow_mut(Vec::pop);
+    drop(last);
+}
+
+unsafe extern "C" {
+    fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
+}
+
+/// Does something during which this thread is not cancelled: what this library does cannot be left half done.
+fn uncancelled<T>(work: impl FnOnce() -> T) -> T {
+    /// Source: glibc `sysdeps/nptl/pthread.h`.
+    const PTHREAD_CANCEL_DISABLE: c_int = 1;
+    let mut before = 0;
+    // SAFETY: room for a number.
+    unsafe { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &raw mut before) };
+    let done = work();
+    // SAFETY: what it was.
+    unsafe { pthread_setcancelstate(before, std::ptr::null_mut()) };
+    done
+}
+
+type Write = unsafe extern "C-unwind" fn(c_int, *const c_void, size_t) -> ssize_t;
+type Recv = unsafe extern "C-unwind" fn(c_int, *mut c_void, size_t, c_int) -> ssize_t;
+
+/// As write(2). A command that waits for an event waits in recv(2), outside of everything else: a signal whose handler has `SA_RESTART` does
+/// not end it, as it does not end a kernel's, and a thread can be cancelled there, since no frame between has anything to destroy.
 ///
 /// # Safety
 /// As the C library's.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn write(fd: c_int, from: *const c_void, bytes: size_t) -> ssize_t {
+pub(crate) unsafe extern "C-unwind" fn write(fd: c_int, from: *const c_void, bytes: size_t) -> ssize_t {
+    static WRITE: Real = Real::new(c"write");
+    static RECV: Real = Real::new(c"recv");
     let Some(place) = find(fd) else {
+        // SAFETY: the type of write(2).
+        let write: Write = unsafe { WRITE.get() };
         // SAFETY: the program's arguments.
-        return unsafe { real!(c"write": fn(c_int, *const c_void, size_t) -> ssize_t, fd, from, bytes) };
+        return unsafe { write(fd, from, bytes) };
     };
     let address = from.expose_provenance() as u64;
-    match std::panic::catch_unwind(|| command(place, fd, address, bytes)) {
-        Ok(Ok(())) => bytes.cast_signed(),
-        Ok(Err(errno)) => ssize_t::try_from(fail(errno)).unwrap_or(-1),
-        Err(_) => ssize_t::try_from(fail(Errno::EIO)).unwrap_or(-1),
+    let mut copy = None;
+    let done = loop {
+        let step = uncancelled(|| std::panic::catch_unwind(|| command(place, fd, copy, address, bytes)));
+        let waited = match step {
+            Ok(Ok(Step::Wait(waited))) => waited,
+            Ok(Ok(Step::Done)) => break 0,
+            Ok(Err(errno)) => break errno.0,
+            Err(panic) => {
+                std::mem::forget(panic);
+                break Errno::EIO.0;
+            }
+        };
+        copy = Some(waited);
+        let mut one = [0_u8];
+        // SAFETY: the type of recv(2).
+        let recv: Recv = unsafe { RECV.get() };
+        // SAFETY: room for a byte.
+        if unsafe { recv(waited, one.as_mut_ptr().cast(), 1, libc::MSG_PEEK) } < 0 {
+            break std::io::Error::last_os_error().raw_os_error().unwrap_or(Errno::EIO.0);
+        }
+    };
+    if copy.is_some() {
+        let _panicked = uncancelled(|| std::panic::catch_unwind(stop_waiting));
     }
+    if done == 0 { bytes.cast_signed() } else { fail(Errno(done)) as ssize_t }
+}
+
+/// Ends a file, if its last descriptor is closed: of one that a thread waited for that may be that thread's own.
+fn end_if_closed(place: usize) {
+    let mut all = hold();
+    let is_closed = |(other, file): &mut (usize, Option<Arc<Open>>)| {
+        *other == place && file.as_ref().is_some_and(|file| opened::is_closed(&file.other_end))
+    };
+    let ended = take_files(&mut all, is_closed);
+    drop(all);
+    drop(ended);
+}
+
+/// Takes files out of those that are there.
+fn take_files(
+    all: &mut Files,
+    which: impl FnMut(&mut (usize, Option<Arc<Open>>)) -> bool,
+) -> Vec<(usize, Option<Arc<Open>>)> {
+    let ended: Vec<_> = all.files.extract_if(.., which).collect();
+    for (place, _) in &ended {
+        INODES[*place].store(0, Ordering::Release);
+    }
+    COUNT.store(all.files.len(), Ordering::Release);
+    ended
 }
 
 /// Ends the files whose last descriptor is closed.
@@ -285,11 +415,7 @@ pub(super) fn end_closed() {
     let is_closed = |(_, file): &mut (usize, Option<Arc<Open>>)| {
         file.as_ref().is_some_and(|file| opened::is_closed(&file.other_end))
     };
-    let ended: Vec<_> = all.files.extract_if(.., is_closed).collect();
-    for (place, _) in &ended {
-        INODES[*place].store(0, Ordering::Release);
-    }
-    COUNT.store(all.files.len(), Ordering::Release);
+    let ended = take_files(&mut all, is_closed);
     drop(all);
     // Their IDs go with them.
     drop(ended);
@@ -314,14 +440,21 @@ extern "C" fn at_exit() {
     drop(all);
     let begin = Instant::now();
     for mut file in files {
-        // The thread that looks for events lets go in a moment.
-        while Arc::get_mut(&mut file).is_none() && begin.elapsed() < PATIENCE {
-            std::thread::yield_now();
-        }
+        wait_for_alone(&mut file, begin);
         if let Some(Open { file, other_end, .. }) = Arc::into_inner(file) {
             drop(file);
             std::mem::forget(other_end);
         }
     }
-    drop(manager);
+    if let Some(mut manager) = manager {
+        // Its last words leave here, and not on that thread while the devices go.
+        wait_for_alone(&mut manager, begin);
+    }
+}
+
+/// Waits until the thread that looks for events has let go of something, which is in a moment.
+fn wait_for_alone<T>(shared: &mut Arc<T>, begin: Instant) {
+    while Arc::get_mut(shared).is_none() && begin.elapsed() < PATIENCE {
+        std::thread::yield_now();
+    }
 }

@@ -6,11 +6,12 @@ use std::sync::atomic::Ordering;
 use libc::{c_int, c_void, off_t, size_t};
 use pollux_uverbs::Errno;
 
-use super::errno::{fail, set};
+use super::errno::fail;
 use super::host;
 use super::opened::{self, Answers};
 use super::pages::{self, COUNT, protection};
-use super::real::real;
+use pollux_preload::errno::set;
+use pollux_preload::real;
 
 fn map(
     fd: c_int,

@@ -59,7 +59,8 @@ impl AsFd for Door {
 
 /// Begins to answer children, in a thread that gets none of the program's signals.
 pub(super) fn start(asked: Kept) {
-    thread::start("mlx5-run", move || answer_all(&Door::Children(asked)));
+    // Without a thread the socket ends here, and children are told so by its end.
+    let _refused = thread::start("mlx5-run", move || answer_all(&Door::Children(asked)));
 }
 
 /// Answers whoever connects, until the listener is shut down.

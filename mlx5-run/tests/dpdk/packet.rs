@@ -18,6 +18,7 @@ const DATA_SUM: usize = IPV4 + IPV4_BYTES + 6;
 /// Protocols of IPv4.
 const UDP: u8 = 17;
 const TCP: u8 = 6;
+const GRE: u8 = 47;
 /// Flags of TCP: FIN, PSH, ACK.
 const LAST_ONLY: u8 = 0x09;
 const LAST: u8 = 0x10 | LAST_ONLY;
@@ -69,6 +70,14 @@ fn data() -> Vec<u8> {
 /// UDP over IPv4.
 pub(crate) fn udp() -> Vec<u8> {
     [ethernet(TARGET, &[0x08, 0x00]), ipv4_udp(1000, &data())].concat()
+}
+
+/// UDP over IPv4 in GRE with a key, which is said to carry that type, and with so much data.
+pub(crate) fn gre(kind: u16, key: u32, bytes: usize) -> Vec<u8> {
+    let data: Vec<u8> = (0..bytes).map(|at| at as u8).collect();
+    let inner = ipv4_udp(1000, &data);
+    let tunnel = [&[0x20, 0][..], &kind.to_be_bytes(), &key.to_be_bytes(), &inner].concat();
+    [ethernet(TARGET, &[0x08, 0x00]), ipv4(1, GRE, &tunnel)].concat()
 }
 
 /// The same to somebody else.

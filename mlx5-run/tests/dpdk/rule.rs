@@ -94,6 +94,40 @@ fn rules_say_what_becomes_of_packets() {
 }
 
 #[test]
+fn gre_is_matched_by_its_protocol() {
+    if !release::is_there() {
+        return;
+    }
+    for way in WAYS {
+        let mut lane = Lane::start(&Start {
+            device: way,
+            options: &["--forward-mode=io", "--rxq=2", "--txq=2"],
+            ..Start::default()
+        });
+        lane.testpmd.tell("set verbose 1");
+        for (number, (spec, queue)) in
+            [("protocol is 0x0800", 1), ("protocol is 0x6558", 0)].iter().enumerate()
+        {
+            let rule = format!(
+                "pattern eth / ipv4 / gre {spec} / end actions mark id 5 / queue index {queue} / end"
+            );
+            let told = lane.testpmd.tell(&format!("flow create 0 ingress {rule}"));
+            assert!(told.contains(&format!("Flow rule #{number} created")), "{way}: {told}");
+        }
+        lane.testpmd.give("start");
+        let frames = [packet::gre(0x0800, 1, 100), packet::gre(0x6558, 1, 110), packet::gre(0x86dd, 1, 120)];
+        lane.pass(&frames, &from(90));
+        let said = lane.testpmd.quit();
+        let told = frames.each_ref().map(|frame| {
+            let packet = received(&said, frame.len()).unwrap_or_else(|| panic!("{way}: it came: {said}"));
+            (hex(packet, "Receive queue="), hex(packet, "matched ID="))
+        });
+        assert_eq!(told[..2], [(Some(1), Some(5)), (Some(0), Some(5))], "{way}: {said}");
+        assert_eq!(told[2].1, None, "{way}: {said}");
+    }
+}
+
+#[test]
 fn queues_are_chosen_by_the_hash() {
     if !release::is_there() {
         return;

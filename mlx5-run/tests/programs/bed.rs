@@ -108,6 +108,13 @@ pub(crate) fn start(command: &mut Command) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("mlx5-run runs")
 }
 
+/// Ends a program by SIGTERM, as one that would go on. What it said.
+pub(crate) fn stop(child: Child) -> String {
+    let ended = Command::new("kill").arg(child.id().to_string()).status();
+    assert!(ended.is_ok_and(|status| status.success()), "it is not there any more");
+    wait(child).said
+}
+
 /// Waits for its end, which comes in time or is brought about.
 pub(crate) fn wait(mut child: Child) -> Ended {
     let mut streams = (child.stdout.take().expect("a pipe"), child.stderr.take().expect("a pipe"));

@@ -7,6 +7,7 @@ mod connections;
 mod daemon;
 mod fork;
 mod launcher;
+mod manager_file;
 mod ours;
 mod perftest;
 mod pingpong;

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use pollux_tests::require::{Need, require};
 
-use super::bed::{Bed, free_port, start, until_listening, wait};
+use super::bed::{Bed, free_port, start, stop, until_listening, wait};
+use super::perftest::{ANSWERS, BURSTS, CLIENT, SERVER};
 
 /// Programs by our name, with the options of both; rdma-core's are called `ibv_` and perftest's `ib_` and so.
 const PROGRAMS: &[(&str, &str)] = &[
@@ -68,6 +69,66 @@ fn our_programs_meet_their_originals() {
                     "{name}, we serve: {is_server}: {}",
                     ended.said
                 );
+            }
+        }
+    }
+}
+
+/// Raw frames: the ends do not meet before, so who receives is started first, and is ready when the other one begins.
+#[test]
+fn our_raw_ethernet_programs_meet_their_originals() {
+    if !require(&[Need::RdmaCore]) {
+        return;
+    }
+    let bed = Bed::new();
+    let socket = |name: &str| bed.path().join(name).display().to_string();
+    let wire = |own: &str, other: &str| format!("unix:{}:{}", socket(own), socket(other));
+    let bursts = ["--burst_size", "16", "--rate_limit", "20000", "--rate_units", "p"];
+    for (name, to_ours, to_theirs, row) in [
+        ("raw_ethernet_bw", &[][..], &[][..], " 256        200 "),
+        ("raw_ethernet_lat", &[], &[], " 256     200 "),
+        ("raw_ethernet_burst_lat", &bursts, BURSTS, " 256     200 "),
+    ] {
+        let Some(program) = ours(name) else { return };
+        for is_server in [true, false] {
+            // Which of the originals does not send all its answers by itself.
+            let loses = name == "raw_ethernet_burst_lat" && !is_server;
+            let words = |is_server: bool| {
+                let (role, own, other) =
+                    if is_server { ("--server", SERVER, CLIENT) } else { ("--client", CLIENT, SERVER) };
+                [role, "-s", "256", "-B", own, "-E", other]
+            };
+            let ours = || {
+                let vdev = format!("mlx5_model0,wire={}", wire("ours", "theirs"));
+                let mut ours = std::process::Command::new(&program);
+                ours.args(["-l", "0", "--no-huge", "--vdev", &vdev, "--"]);
+                ours.args(words(is_server))
+                    .args(["-n", "200"])
+                    .args(to_ours)
+                    .stdin(std::process::Stdio::null());
+                start(&mut ours)
+            };
+            let theirs = || {
+                let count = if loses { ANSWERS } else { &["-n", "200"] };
+                let words = [&[name][..], &words(!is_server), count, to_theirs].concat();
+                start(&mut bed.command(&["--wire", &wire("theirs", "ours")], &words))
+            };
+            let server = if is_server { ours() } else { theirs() };
+            // It tells nobody that it is ready: the original's words come when it ends.
+            std::thread::sleep(std::time::Duration::from_secs(2));
+            let client = wait(if is_server { theirs() } else { ours() });
+            let place = format!("{name}, we serve: {is_server}");
+            assert_eq!(client.status, Some(0), "{place}: client: {}", client.said);
+            assert!(client.said.contains(row), "{place}: no row of figures in {}", client.said);
+            let server_said = if loses {
+                stop(server)
+            } else {
+                let ended = wait(server);
+                assert_eq!(ended.status, Some(0), "{place}: server: {}", ended.said);
+                ended.said
+            };
+            for said in [&client.said, &server_said] {
+                assert!(!said.contains("broke a rule"), "{place}: {said}");
             }
         }
     }

@@ -1,10 +1,11 @@
 //! perftest's programs.
 
+use std::process::Child;
 use std::time::Duration;
 
 use pollux_tests::require::{Need, require};
 
-use super::bed::{Bed, start, wait};
+use super::bed::{Bed, start, stop, wait};
 
 #[test]
 fn each_program_of_perftest_measures() {
@@ -54,23 +55,38 @@ fn what_is_lost_is_sent_again() {
     }
 }
 
+/// With what perftest 4.5's `raw_ethernet_burst_lat` runs at all: it takes the rate limit that it has by default for a mistake, and
+/// without `-Q 1` it waits for completions that it did not ask for.
+pub(crate) const BURSTS: &[&str] = &[
+    "--rate_limit_type",
+    "PP",
+    "--rate_limit",
+    "1000",
+    "--rate_units",
+    "M",
+    "--burst_size",
+    "16",
+    "-Q",
+    "1",
+];
+/// With what its server answers all: it drops answers for which its send queue has no room, and when it has all frames that it was
+/// told of it ends without having sent the last answers.
+pub(crate) const ANSWERS: &[&str] = &["-n", "100000", "-t", "2048", "-r", "2048"];
+
+/// Who is who.
+pub(crate) const SERVER: &str = "02:00:00:00:00:0a";
+pub(crate) const CLIENT: &str = "02:00:00:00:00:0b";
+
 #[test]
 fn raw_packets_reach_the_other_end() {
     if !require(&[Need::RdmaCore]) {
         return;
     }
     let bed = Bed::new();
-    const SERVER: &str = "02:00:00:00:00:0a";
-    const CLIENT: &str = "02:00:00:00:00:0b";
     for program in ["raw_ethernet_bw", "raw_ethernet_lat"] {
-        let end = |role: &str, own: &str, other: &str| {
-            let words = [program, role, "-d", "mlx5_0", "-n", "500", "-s", "1024", "-B", own, "-E", other];
-            start(&mut bed.command(&[], &words))
-        };
-        let server = end("--server", SERVER, CLIENT);
-        // It says nothing, and the client asks nobody: what is sent before it listens is lost, and then it waits.
-        std::thread::sleep(Duration::from_secs(2));
-        for ended in [wait(end("--client", CLIENT, SERVER)), wait(server)] {
+        let server = raw_end(&bed, program, true, &["-n", "500"]);
+        let client = raw_end(&bed, program, false, &["-n", "500"]);
+        for ended in [wait(client), wait(server)] {
             assert_eq!(ended.status, Some(0), "{program}: {}", ended.said);
             assert!(
                 ended.said.contains("1024       500 ") || ended.said.contains("1024    500 "),
@@ -79,4 +95,32 @@ fn raw_packets_reach_the_other_end() {
             );
         }
     }
+}
+
+#[test]
+fn bursts_of_raw_packets_are_answered() {
+    if !require(&[Need::RdmaCore]) {
+        return;
+    }
+    let bed = Bed::new();
+    let program = "raw_ethernet_burst_lat";
+    let server = raw_end(&bed, program, true, &[ANSWERS, BURSTS].concat());
+    let client = wait(raw_end(&bed, program, false, &[&["-n", "500"], BURSTS].concat()));
+    assert_eq!(client.status, Some(0), "{}", client.said);
+    assert!(client.said.contains(" 1024    500 "), "{}", client.said);
+    let said = stop(server);
+    assert!(!said.contains("broke a rule"), "{said}");
+}
+
+/// Starts an end of a test of raw frames. The server is given time: it says nothing, and the client asks nobody. What is sent before
+/// it listens is lost, and then it waits.
+fn raw_end(bed: &Bed, program: &str, is_server: bool, more: &[&str]) -> Child {
+    let (role, own, other) =
+        if is_server { ("--server", SERVER, CLIENT) } else { ("--client", CLIENT, SERVER) };
+    let words = [program, role, "-d", "mlx5_0", "-s", "1024", "-B", own, "-E", other];
+    let child = start(&mut bed.command(&[], &[&words[..], more].concat()));
+    if is_server {
+        std::thread::sleep(Duration::from_secs(2));
+    }
+    child
 }

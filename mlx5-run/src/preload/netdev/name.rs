@@ -5,8 +5,8 @@ use std::ffi::CStr;
 use libc::{c_char, c_uint};
 
 use super::super::planned;
-use super::super::real::real;
 use crate::interface;
+use pollux_preload::real;
 
 /// As if_nametoindex(3).
 ///

@@ -10,9 +10,9 @@ use libc::{c_int, iovec, msghdr, sockaddr, sockaddr_nl, socklen_t, ssize_t};
 use pollux_uverbs::Errno;
 
 use super::super::errno::fail;
-use super::super::real::real;
 use super::super::{client, inode, planned};
 use super::{message, news, waiting};
+use pollux_preload::real;
 
 /// Longest request that is looked at.
 const REQUEST_MAX: usize = 4096;
@@ -122,7 +122,7 @@ pub(crate) unsafe extern "C" fn bind(fd: c_int, address: *const sockaddr, bytes:
 /// # Safety
 /// As the C library's.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
+pub(crate) unsafe extern "C-unwind" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
     if planned::plan().is_some() && !message.is_null() {
         // SAFETY: the program's message, which the C library would read too.
         let header = unsafe { &*message };
@@ -164,7 +164,7 @@ fn deliver(answer: &[u8], message: &mut msghdr, flags: c_int) -> Result<usize, E
 /// # Safety
 /// As the C library's.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
+pub(crate) unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
     if !message.is_null()
         && let Some(answer) = waiting::next(fd, flags & libc::MSG_PEEK != 0, flags)
     {

@@ -54,9 +54,8 @@ pub(super) fn listen(fd: RawFd) {
         news.seen.entry(number).or_insert(seen);
     }
     news.listeners.push((inode, Arc::new(copy)));
-    if !std::mem::replace(&mut news.watched, true) {
-        thread::start("mlx5-run-news", watch);
-    }
+    // Whoever listens next tries again.
+    news.watched = news.watched || thread::start("mlx5-run-news", watch).is_ok();
 }
 
 /// Whether anybody has listened.

@@ -1,4 +1,5 @@
-//! What the C library has under a name that this library takes.
+//! What the C library has under a name that a library takes.
+#![expect(unsafe_code, reason = "calls functions by their addresses")]
 
 use std::ffi::CStr;
 use std::mem::transmute_copy;
@@ -6,21 +7,24 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// A function of the C library, looked up when it is first called.
-pub(crate) struct Real {
+#[derive(Debug)]
+pub struct Real {
     name: &'static CStr,
     at: AtomicPtr<libc::c_void>,
 }
 
 impl Real {
-    pub(crate) const fn new(name: &'static CStr) -> Self {
+    /// That of a name.
+    #[must_use]
+    pub const fn new(name: &'static CStr) -> Self {
         Self { name, at: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// The function, as an `F`.
+    /// The function, as an `F`. Ends the process if the C library has none: the program called it by that name.
     ///
     /// # Safety
     /// `F` is the type of a pointer to the function of that name.
-    pub(crate) unsafe fn get<F: Copy>(&self) -> F {
+    pub unsafe fn get<F: Copy>(&self) -> F {
         const { assert!(size_of::<F>() == size_of::<*mut libc::c_void>(), "F is a function's pointer") };
         let mut at = self.at.load(Ordering::Relaxed);
         if at.is_null() {
@@ -37,13 +41,13 @@ impl Real {
     }
 }
 
-/// Calls what the C library has under the name of a function here.
+/// Calls what the C library has under a name: `real!(c"close": fn(c_int) -> c_int, fd)`, in an unsafe block. A thread may be cancelled
+/// in it.
+#[macro_export]
 macro_rules! real {
     ($name:literal: fn($($type:ty),*) -> $answer:ty, $($argument:expr),*) => {{
-        static REAL: $crate::preload::real::Real = $crate::preload::real::Real::new($name);
-        let real: unsafe extern "C" fn($($type),*) -> $answer = REAL.get();
+        static REAL: $crate::real::Real = $crate::real::Real::new($name);
+        let real: unsafe extern "C-unwind" fn($($type),*) -> $answer = REAL.get();
         real($($argument),*)
     }};
 }
-
-pub(crate) use real;
