@@ -5,6 +5,9 @@
 //!   manager   which manager: the kernel's, or one of this process over device models
 //!   rping     ping-pong by READs and WRITEs
 //!   rstream   streams, over sockets of the crate rsocket
+//!   riostream the same past the peer's program, into memory that it maps
+//!   stream    what both have in common
+//!   node      a queue pair with all messages of a run: of the next three
 //!   ucmatose  many connections at once
 //!   udaddy    datagrams
 //!   mckey     datagrams to a multicast group
@@ -17,9 +20,12 @@ pub mod cmtime;
 pub mod manager;
 pub mod mckey;
 pub mod message;
+pub mod node;
 pub mod rdma_client;
 pub mod rdma_server;
+pub mod riostream;
 pub mod rping;
 pub mod rstream;
+pub mod stream;
 pub mod ucmatose;
 pub mod udaddy;

@@ -18,6 +18,7 @@ pub mod json;
 pub mod latency;
 pub mod load;
 pub mod options;
+pub mod pace;
 pub mod pattern;
 pub mod raw;
 pub mod refusal;

@@ -181,6 +181,7 @@ fn pair(lines: [&str; 2], ends: [(&str, Vec<&str>); 2]) {
         ("raw_ethernet", "#bytes"),
         ("pingpong", "local address"),
         ("rping", "listening on"),
+        ("riostream", "listening on"),
         ("rstream", "listening on"),
         ("ucmatose", "listening on"),
         ("udaddy", "listening on"),

@@ -4,7 +4,7 @@
 //! must not be missing: there a skip is a failure, so that CI cannot go green by skipping.
 
 use std::fs::OpenOptions;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Something a machine may lack.
@@ -28,6 +28,10 @@ pub enum Need {
     RdmaCm,
     /// DPDK's testpmd, with its mlx5 driver.
     Dpdk,
+    /// DPDK's script dpdk-pmdinfo.py, and testpmd to look into.
+    PmdInfo,
+    /// DPDK's script dpdk-rss-flows.py, which is newer than Debian 12.
+    RssFlows,
     /// An RDMA device of the kernel's rdma_rxe.
     Rxe,
     /// An RDMA device of the kernel's mlx5, to itself: it may carry somebody's connection, so it is there only where `POLLUX_REQUIRE`
@@ -37,6 +41,8 @@ pub enum Need {
     Browser,
     /// Prometheus' own checker of metrics.
     Promtool,
+    /// Programs of TCP that know nothing of RDMA.
+    TcpPrograms,
 }
 
 impl Need {
@@ -48,11 +54,13 @@ impl Need {
             Self::Guest => "guest",
             Self::Net | Self::Tshark | Self::Scapy => "net",
             Self::RdmaCore | Self::RdmaCm => "rdma-core",
-            Self::Dpdk => "dpdk",
+            Self::Dpdk | Self::PmdInfo => "dpdk",
+            Self::RssFlows => "rss-flows",
             Self::Rxe => "rxe",
             Self::Mlx5 => "mlx5",
             Self::Browser => "browser",
             Self::Promtool => "prometheus",
+            Self::TcpPrograms => "tcp-programs",
         }
     }
 
@@ -90,6 +98,16 @@ impl Need {
                 .iter()
                 .find(|program| !runs(program))
                 .map(|program| format!("needs the program {program} (Debian's dpdk-dev)")),
+            Self::PmdInfo => {
+                let has = Command::new(PYTHON).args(["-c", "import elftools"]).output();
+                let scripts = ["dpdk-pmdinfo.py", "dpdk-testpmd"];
+                let there = scripts.iter().all(|script| dpdk_script(script).is_some());
+                (!there || !has.is_ok_and(|out| out.status.success()))
+                    .then(|| "needs dpdk-pmdinfo.py (Debian's dpdk, dpdk-dev and python3-pyelftools)".into())
+            }
+            Self::RssFlows => dpdk_script("dpdk-rss-flows.py")
+                .is_none()
+                .then(|| format!("needs dpdk-rss-flows.py of DPDK 24.03 or newer, in PATH or {DPDK_ROOT}")),
             Self::Browser => {
                 ["chromium", "chromedriver"].iter().find(|program| !runs(program)).map(|program| {
                     format!("needs the program {program} (Debian's chromium and chromium-driver)")
@@ -98,6 +116,12 @@ impl Need {
             Self::Promtool => {
                 (!runs("promtool")).then(|| "needs the program promtool (Debian's prometheus)".into())
             }
+            Self::TcpPrograms => [PYTHON, "iperf3", "redis-server", "redis-benchmark", "curl"]
+                .iter()
+                .find(|program| !runs(program))
+                .map(|program| {
+                    format!("needs the program {program} (Debian's python3, iperf3, redis-server and curl)")
+                }),
             Self::Rxe => (!has_rdma(Path::new("/"), None)).then(|| "needs a device of rdma_rxe".into()),
             Self::Mlx5 => {
                 let there = self.is_required() && has_rdma(Path::new("/"), Some("mlx5_core"));
@@ -146,6 +170,17 @@ fn has_rdma(root: &Path, driver: Option<&str>) -> bool {
         let file = root.join("dev/infiniband").join(entry.file_name());
         is_its && OpenOptions::new().read(true).write(true).open(file).is_ok()
     })
+}
+
+/// A folder with another Debian release, whose DPDK is newer than this machine's.
+const DPDK_ROOT: &str = "POLLUX_DPDK_ROOT";
+
+/// A script or program of DPDK's, of this machine or of the release in `POLLUX_DPDK_ROOT`.
+#[must_use]
+pub fn dpdk_script(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let root = std::env::var_os(DPDK_ROOT).map(|root| Path::new(&root).join("usr/bin"));
+    std::env::split_paths(&path).chain(root).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
 /// The interpreter that Debian's packages are for.

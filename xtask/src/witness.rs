@@ -71,8 +71,8 @@ fn container() -> Outcome {
 /// Of the whole workspace: one package alone has other features, and is built again with all that it needs.
 fn dpdk() -> Outcome {
     let root = debian::newest_dpdk()?;
-    for tests in [["--workspace", "--test", "dpdk"], ["--workspace", "--test", "telemetry"]] {
-        must(cargo(&[&["test"], &tests[..]].concat()).env("POLLUX_DPDK_ROOT", &root))?;
+    for tests in ["dpdk", "telemetry", "usertools"] {
+        must(cargo(&["test", "--workspace", "--test", tests]).env("POLLUX_DPDK_ROOT", &root))?;
     }
     match dts::fetch()? {
         Ok(dts) => {

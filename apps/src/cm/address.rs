@@ -45,6 +45,14 @@ impl Format {
         Ok(if first.is_ipv4() { first } else { all.find(IpAddr::is_ipv4).unwrap_or(first) })
     }
 
+    /// The same of an option that may be absent.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_given(self, host: Option<&str>, option: &str) -> Result<Option<IpAddr>, Failure> {
+        host.map(|host| self.read(host, option)).transpose()
+    }
+
     /// What a server binds to that was given no address.
     #[must_use]
     pub fn any(self) -> IpAddr {

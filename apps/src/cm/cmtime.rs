@@ -14,13 +14,15 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use pollux_bringup::program::{say, tell};
-use pollux_cm::{ConnectionParameters, Event, EventChannel, EventKind, Id, IdNumber, Manager, PortSpace};
+use pollux_cm::{
+    CmError, ConnectionParameters, Event, EventChannel, EventKind, Id, IdNumber, Manager, PortSpace,
+};
 use pollux_config::CommandLine;
 use pollux_eal::LcoreContext;
 use pollux_verbs::{Access, Cq, CqOptions, Pd, Qp, QpKind, QpOptions};
 
 use super::address::Format;
-use super::manager::{next, part, run as run_program, unexpected};
+use super::manager::{device_of, listen, next, part, run as run_program, unexpected};
 use crate::exchange::line::Patience;
 use crate::exchange::{Line, Listener};
 use crate::number::within;
@@ -92,10 +94,8 @@ pub fn run(line: &CommandLine, options: Options) -> Result<(), pollux_bringup::B
     }
     let example = [("cmtime", " -b 10.0.0.1"), ("cmtime", " -s 10.0.0.1 --tcp-host 127.0.0.1")];
     run_program(line, example, move |lcore, manager| {
-        let read = |host: &Option<String>, option| {
-            host.as_deref().map(|host| Format::Name.read(host, option)).transpose()
-        };
-        let (bind, server) = (read(&options.bind, "-b")?, read(&options.server, "-s")?);
+        let bind = Format::Name.read_given(options.bind.as_deref(), "-b")?;
+        let server = Format::Name.read_given(options.server.as_deref(), "-s")?;
         match server {
             Some(server) => ask(lcore, manager, &options, server, bind),
             None => serve(lcore, manager, &options, bind),
@@ -140,10 +140,8 @@ fn serve(
     bind: Option<IpAddr>,
 ) -> Result<(), Failure> {
     let channel = manager.channel()?;
-    let listener = channel.create_id(PortSpace::Tcp)?;
     let local = SocketAddr::new(bind.unwrap_or(Format::Name.any()), options.port as u16);
-    listener.bind(local)?;
-    listener.listen(0)?;
+    let listener = listen(&channel, PortSpace::Tcp, local)?;
     let waiting = Listener::new(tcp_port(options))?;
     let own = listener.local_address().unwrap_or(local);
     say(format_args!("cmtime: listening on {own}, and on TCP port {}", tcp_port(options)));
@@ -255,13 +253,14 @@ impl<'a> Run<'a> {
     /// A queue pair of an ID that leads to a device, in INIT.
     fn make_qp(&mut self, place: usize) -> Result<(), Failure> {
         let connection = &mut self.connections[place];
-        let no_device = || Failure::Error("the connection leads to no device".into());
-        let (context, port) = connection.id.device()?.ok_or_else(no_device)?;
-        if self.verbs.is_none() {
-            tell(format_args!("\tAllocating verbs resources"));
-            self.verbs = Some((Pd::new(&context)?, Cq::new(&context, CqOptions::new(1))?));
-        }
-        let Some((pd, cq)) = &self.verbs else { return Err(no_device()) };
+        let (context, port) = device_of(&connection.id)?;
+        let (pd, cq) = match &mut self.verbs {
+            Some(verbs) => verbs,
+            none => {
+                tell(format_args!("\tAllocating verbs resources"));
+                none.insert((Pd::new(&context)?, Cq::new(&context, CqOptions::new(1))?))
+            }
+        };
         connection.times.begin(Step::CreateQp);
         let mut qp = Qp::new(pd, cq, cq, &QpOptions::new(QpKind::Rc).depth(1, 1))?;
         connection.times.end(Step::CreateQp);
@@ -291,39 +290,15 @@ impl<'a> Run<'a> {
         self.times.end(Step::CreateId);
         if let Some(bind) = bind {
             tell(format_args!("\tBinding addresses"));
-            self.times.begin(Step::Bind);
-            for connection in &mut self.connections {
-                connection.times.begin(Step::Bind);
-                connection.id.bind(SocketAddr::new(bind, 0))?;
-                connection.times.end(Step::Bind);
-            }
-            self.times.end(Step::Bind);
+            self.each(Step::Bind, |connection| Ok(connection.id.bind(SocketAddr::new(bind, 0))?))?;
         }
         let (source, timeout) = (bind.map(|bind| SocketAddr::new(bind, 0)), self.timeout());
-        let address = |id: &Id| id.resolve_address(source, peer, timeout);
-        let route = |id: &Id| id.resolve_route(timeout);
         tell(format_args!("\tResolving addresses"));
-        self.all(
-            Step::ResolveAddress,
-            |connection| Ok(address(&connection.id)?),
-            |kind| match kind {
-                EventKind::AddressResolved => Some(true),
-                EventKind::AddressError(_) => Some(false),
-                _ => None,
-            },
-            peer,
-        )?;
+        self.all(Step::ResolveAddress, peer, |connection| {
+            Ok(connection.id.resolve_address(source, peer, timeout)?)
+        })?;
         tell(format_args!("\tResolving routes"));
-        self.all(
-            Step::ResolveRoute,
-            |connection| Ok(route(&connection.id)?),
-            |kind| match kind {
-                EventKind::RouteResolved => Some(true),
-                EventKind::RouteError(_) => Some(false),
-                _ => None,
-            },
-            peer,
-        )?;
+        self.all(Step::ResolveRoute, peer, |connection| Ok(connection.id.resolve_route(timeout)?))?;
         tell(format_args!("\tCreating QPs"));
         self.times.begin(Step::CreateQp);
         for place in 0..count {
@@ -331,30 +306,37 @@ impl<'a> Run<'a> {
         }
         self.times.end(Step::CreateQp);
         tell(format_args!("\tConnecting"));
-        self.all(
-            Step::Connect,
-            Connection::ask,
-            |kind| matches!(kind, EventKind::ConnectResponse(_)).then_some(true),
-            peer,
-        )?;
+        self.all(Step::Connect, peer, Connection::ask)?;
         self.times.end(Step::FullConnect);
         self.step(CONNECTED)?;
         tell(format_args!("\tDisconnecting"));
-        self.times.begin(Step::Disconnect);
-        self.connections.iter_mut().try_for_each(Connection::disconnect)?;
-        self.times.end(Step::Disconnect);
+        self.each(Step::Disconnect, Connection::disconnect)?;
         self.step(DISCONNECTED)?;
-        self.destroy();
+        self.destroy()
+    }
+
+    /// One step of all connections, of which each is done with it at once.
+    fn each(
+        &mut self,
+        step: Step,
+        work: impl Fn(&mut Connection) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        self.times.begin(step);
+        for connection in &mut self.connections {
+            connection.times.begin(step);
+            work(connection)?;
+            connection.times.end(step);
+        }
+        self.times.end(step);
         Ok(())
     }
 
-    /// One step of all connections: `begin` begins it, `over` says which event ends it, well or not.
+    /// One step of all connections: `begin` begins it, an event ends it.
     fn all(
         &mut self,
         step: Step,
-        begin: impl Fn(&mut Connection) -> Result<(), Failure>,
-        over: impl Fn(&EventKind) -> Option<bool>,
         peer: SocketAddr,
+        begin: impl Fn(&mut Connection) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         self.times.begin(step);
         for connection in &mut self.connections {
@@ -366,21 +348,23 @@ impl<'a> Run<'a> {
             let event = self.next()?;
             let Some(&place) = self.by_number.get(&event.id) else { continue };
             let connection = &mut self.connections[place];
-            match over(&event.kind) {
-                Some(true) => {
-                    if step == Step::Connect {
-                        connection.establish()?;
-                    }
-                    connection.times.end(step);
-                    left -= 1;
-                }
-                Some(false) if connection.retries > 0 => {
+            match (step, event.kind) {
+                (Step::ResolveAddress, EventKind::AddressResolved)
+                | (Step::ResolveRoute, EventKind::RouteResolved) => {}
+                (Step::Connect, EventKind::ConnectResponse(_)) => connection.establish()?,
+                (Step::ResolveAddress, EventKind::AddressError(_))
+                | (Step::ResolveRoute, EventKind::RouteError(_))
+                    if connection.retries > 0 =>
+                {
                     connection.retries -= 1;
                     begin(connection)?;
+                    continue;
                 }
-                None if matches!(event.kind, EventKind::TimewaitExit) => {}
-                _ => return Err(unexpected(&event.kind, peer)),
+                (_, EventKind::TimewaitExit) => continue,
+                (_, kind) => return Err(unexpected(&kind, peer)),
             }
+            connection.times.end(step);
+            left -= 1;
         }
         self.times.end(step);
         Ok(())
@@ -436,7 +420,10 @@ impl<'a> Run<'a> {
                         tell(format_args!("\tDisconnecting"));
                         self.times.begin(Step::Disconnect);
                     }
-                    self.connections[place].disconnect()?;
+                    let connection = &mut self.connections[place];
+                    connection.times.begin(Step::Disconnect);
+                    connection.disconnect()?;
+                    connection.times.end(Step::Disconnect);
                     ended += 1;
                 }
                 EventKind::TimewaitExit => {}
@@ -445,8 +432,7 @@ impl<'a> Run<'a> {
         }
         self.times.end(Step::Disconnect);
         self.step(DISCONNECTED)?;
-        self.destroy();
-        Ok(())
+        self.destroy()
     }
 
     fn failed(&self, kind: &EventKind, place: Option<usize>) -> Failure {
@@ -457,15 +443,12 @@ impl<'a> Run<'a> {
     }
 
     /// Queue pairs go, then IDs; times stay for the table.
-    fn destroy(&mut self) {
+    fn destroy(&mut self) -> Result<(), Failure> {
         tell(format_args!("\tDestroying QPs"));
-        self.times.begin(Step::DestroyQp);
-        for connection in &mut self.connections {
-            connection.times.begin(Step::DestroyQp);
+        self.each(Step::DestroyQp, |connection| {
             connection.qp = None;
-            connection.times.end(Step::DestroyQp);
-        }
-        self.times.end(Step::DestroyQp);
+            Ok(())
+        })?;
         tell(format_args!("\tDestroying IDs"));
         self.times.begin(Step::DestroyId);
         self.done.clear();
@@ -477,6 +460,7 @@ impl<'a> Run<'a> {
         }
         self.times.end(Step::DestroyId);
         self.by_number.clear();
+        Ok(())
     }
 }
 
@@ -491,36 +475,29 @@ impl Drop for Run<'_> {
 }
 
 impl Connection {
-    fn qp(&mut self) -> Result<(&Id, &mut Qp), Failure> {
+    fn with_qp(&mut self, work: impl FnOnce(&Id, &mut Qp) -> Result<(), CmError>) -> Result<(), Failure> {
         let missing = || Failure::Error("the connection has no queue pair".into());
-        Ok((&self.id, self.qp.as_mut().ok_or_else(missing)?))
+        Ok(work(&self.id, self.qp.as_mut().ok_or_else(missing)?)?)
     }
 
     fn ask(&mut self) -> Result<(), Failure> {
-        let (id, qp) = self.qp()?;
-        Ok(id.connect(qp, &Run::parameters())?)
+        self.with_qp(|id, qp| id.connect(qp, &Run::parameters()))
     }
 
     /// To RTS, and the peer is told.
     fn establish(&mut self) -> Result<(), Failure> {
         self.times.begin(Step::Establish);
-        let (id, qp) = self.qp()?;
-        id.establish(qp)?;
+        self.with_qp(|id, qp| id.establish(qp))?;
         self.times.end(Step::Establish);
         self.times.end(Step::FullConnect);
         Ok(())
     }
 
     fn accept(&mut self) -> Result<(), Failure> {
-        let (id, qp) = self.qp()?;
-        Ok(id.accept(qp, &Run::parameters())?)
+        self.with_qp(|id, qp| id.accept(qp, &Run::parameters()))
     }
 
     fn disconnect(&mut self) -> Result<(), Failure> {
-        self.times.begin(Step::Disconnect);
-        let (id, qp) = self.qp()?;
-        id.disconnect(qp)?;
-        self.times.end(Step::Disconnect);
-        Ok(())
+        self.with_qp(|id, qp| id.disconnect(qp))
     }
 }

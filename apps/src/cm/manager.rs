@@ -5,11 +5,14 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use pollux_bringup::{BringupError, RdmaBringup, RdmaDevice};
-use pollux_cm::{CmError, Event, EventChannel, EventKind, Id, ManagementPort, Manager, RejectReason};
+use pollux_cm::{
+    CmError, ConnectionParameters, Event, EventChannel, EventKind, Id, ManagementPort, Manager, PortSpace,
+    RejectReason,
+};
 use pollux_config::CommandLine;
 use pollux_eal::LcoreContext;
 use pollux_eal::memory::Memory;
-use pollux_verbs::{Context, Options, VerbsError};
+use pollux_verbs::{Context, Options, Qp, VerbsError};
 
 use crate::rdma::{Failure, device, program};
 
@@ -110,6 +113,25 @@ pub fn gid_of(context: &Context, port: u8, address: IpAddr) -> Result<(u8, [u8; 
     found.ok_or_else(|| Failure::Error(format!("port {port} of {} has no GID for {address}", context.name())))
 }
 
+/// The device of an ID that has resolved its address or came with a request, and its port.
+///
+/// # Errors
+/// It leads to none.
+pub fn device_of(id: &Id) -> Result<(Context, u8), Failure> {
+    id.device()?.ok_or_else(|| Failure::Error("the address leads to no device".into()))
+}
+
+/// Binds to an address and listens there.
+///
+/// # Errors
+/// What the manager says.
+pub fn listen(channel: &EventChannel, space: PortSpace, local: SocketAddr) -> Result<Id, Failure> {
+    let listener = channel.create_id(space)?;
+    listener.bind(local)?;
+    listener.listen(0)?;
+    Ok(listener)
+}
+
 /// The next event, whose wait a stop ends.
 ///
 /// # Errors
@@ -159,6 +181,36 @@ pub fn resolve(
     match next(lcore, channel)?.kind {
         EventKind::RouteResolved => Ok(()),
         other => Err(unexpected(&other, peer)),
+    }
+}
+
+/// Connects a queue pair of an ID whose route is resolved, and waits for the peer's answer.
+///
+/// # Errors
+/// The peer does not agree, or a stop.
+pub fn connect(
+    lcore: &LcoreContext,
+    channel: &EventChannel,
+    (id, qp): (&Id, &mut Qp),
+    parameters: &ConnectionParameters,
+    peer: SocketAddr,
+) -> Result<(), Failure> {
+    id.connect(qp, parameters)?;
+    match next(lcore, channel)?.kind {
+        EventKind::ConnectResponse(_) => Ok(id.establish(qp)?),
+        other => Err(unexpected(&other, peer)),
+    }
+}
+
+/// The next request for a connection.
+///
+/// # Errors
+/// A stop, or what the manager says.
+pub fn request(lcore: &LcoreContext, channel: &EventChannel) -> Result<(Id, ConnectionParameters), Failure> {
+    loop {
+        if let EventKind::ConnectRequest { id, parameters } = next(lcore, channel)?.kind {
+            return Ok((id, parameters));
+        }
     }
 }
 

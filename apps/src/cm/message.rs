@@ -5,6 +5,7 @@ use pollux_cm::{EventChannel, EventKind, Id};
 use pollux_eal::LcoreContext;
 use pollux_verbs::{Buffers, Cq, CqOptions, Pd, Qp, QpKind, QpOptions, WcStatus};
 
+use super::manager::{device_of, part};
 use crate::rdma::Failure;
 
 /// Bytes of a message.
@@ -27,6 +28,8 @@ pub struct End<'a> {
     sent: bool,
     received: bool,
     ended: bool,
+    /// The device gave up what was under way.
+    flushed: bool,
 }
 
 impl<'a> End<'a> {
@@ -35,8 +38,7 @@ impl<'a> End<'a> {
     /// # Errors
     /// What the device says.
     pub fn new(lcore: &'a LcoreContext, channel: &'a EventChannel, id: Id) -> Result<Self, Failure> {
-        let (context, _) =
-            id.device()?.ok_or_else(|| Failure::Error("the connection leads to no device".into()))?;
+        let (context, _) = device_of(&id)?;
         let pd = Pd::new(&context)?;
         let mut cq = Cq::new(&context, CqOptions::new(2))?;
         let options = QpOptions::new(QpKind::Rc).depth(1, 1).inline(MESSAGE as u32);
@@ -47,7 +49,7 @@ impl<'a> End<'a> {
             receives.piece(0, buffer);
             receives.ring()?;
         }
-        Ok(Self { lcore, channel, id, qp, cq, sent: false, received: false, ended: false })
+        Ok(Self { lcore, channel, id, qp, cq, sent: false, received: false, ended: false, flushed: false })
     }
 
     /// Sends the message, and waits until the peer has it.
@@ -58,7 +60,8 @@ impl<'a> End<'a> {
         let mut batch = self.qp.batch();
         batch.send(1).inline(&[0; MESSAGE]).signalled();
         batch.ring()?;
-        self.until("the message was sent", |end| end.sent)
+        // The peer may have it, and end the connection, before its device says so: until it is given up, that may still come.
+        self.until("the message was sent", |end| end.sent, |end| end.flushed)
     }
 
     /// Waits for the peer's message.
@@ -66,32 +69,36 @@ impl<'a> End<'a> {
     /// # Errors
     /// None comes, or a stop.
     pub fn receive(&mut self) -> Result<(), Failure> {
-        self.until("the peer's message came", |end| end.received)
+        self.until("the peer's message came", |end| end.received, |_| true)
     }
 
-    /// Ends the connection.
+    /// Ends the connection after all that was to be done, and sees to it that the peer hears of it.
     ///
     /// # Errors
-    /// What the device says.
-    pub fn disconnect(&mut self) -> Result<(), Failure> {
-        Ok(self.id.disconnect(&mut self.qp)?)
+    /// `outcome`'s, or what the device says.
+    pub fn finish(mut self, outcome: Result<(), Failure>) -> Result<(), Failure> {
+        self.id.disconnect(&mut self.qp)?;
+        if !self.ended {
+            part(self.channel);
+        }
+        outcome
     }
 
-    /// Whether the peer ended it first.
-    #[must_use]
-    pub fn is_over(&self) -> bool {
-        self.ended
-    }
-
-    fn until(&mut self, what: &str, done: impl Fn(&Self) -> bool) -> Result<(), Failure> {
+    /// Polls until something is done, or the peer has ended the connection and it will not be any more.
+    fn until(
+        &mut self,
+        what: &str,
+        done: impl Fn(&Self) -> bool,
+        lost: impl Fn(&Self) -> bool,
+    ) -> Result<(), Failure> {
         loop {
             let mut failed = None;
-            let (sent, received) = (&mut self.sent, &mut self.received);
+            let (sent, received, flushed) = (&mut self.sent, &mut self.received, &mut self.flushed);
             self.cq.poll(2, |wc| match wc.status() {
                 WcStatus::SUCCESS if wc.is_receive() => *received = true,
                 WcStatus::SUCCESS => *sent = true,
                 // The end of the connection says why.
-                WcStatus::WR_FLUSH_ERR => {}
+                WcStatus::WR_FLUSH_ERR => *flushed = true,
                 status => failed = Some(Failure::completion(status, wc.id())),
             });
             if let Some(failure) = failed {
@@ -100,7 +107,7 @@ impl<'a> End<'a> {
             if done(self) {
                 return Ok(());
             }
-            if self.ended {
+            if self.ended && lost(self) {
                 return Err(Failure::Error(format!("the peer ended the connection before {what}")));
             }
             while let Some(event) = self.channel.next()? {

@@ -4,11 +4,11 @@
 use std::net::SocketAddr;
 
 use pollux_bringup::program::tell;
-use pollux_cm::{ConnectionParameters, EventKind, PortSpace};
+use pollux_cm::{ConnectionParameters, PortSpace};
 use pollux_config::CommandLine;
 
 use super::address::Format;
-use super::manager::{next, part, resolve, run as run_program, unexpected};
+use super::manager::{connect, resolve, run as run_program};
 use super::message::{EXAMPLE, End, PORT};
 use crate::number::within;
 use crate::rdma::Failure;
@@ -37,17 +37,9 @@ pub fn run(line: &CommandLine, options: Options) -> Result<(), pollux_bringup::B
         let id = channel.create_id(PortSpace::Tcp)?;
         resolve(lcore, &channel, &id, None, peer)?;
         let mut end = End::new(lcore, &channel, id)?;
-        end.id.connect(&end.qp, &ConnectionParameters::default())?;
-        match next(lcore, &channel)?.kind {
-            EventKind::ConnectResponse(_) => end.id.establish(&mut end.qp)?,
-            other => return Err(unexpected(&other, peer)),
-        }
+        connect(lcore, &channel, (&end.id, &mut end.qp), &ConnectionParameters::default(), peer)?;
         let outcome = end.send().and_then(|()| end.receive());
-        end.disconnect()?;
-        if !end.is_over() {
-            part(&channel);
-        }
-        outcome?;
+        end.finish(outcome)?;
         tell(format_args!("rdma_client: end 0"));
         Ok::<(), Failure>(())
     })

@@ -4,11 +4,11 @@
 use std::net::SocketAddr;
 
 use pollux_bringup::program::{say, tell};
-use pollux_cm::{ConnectionParameters, EventKind, PortSpace};
+use pollux_cm::{ConnectionParameters, PortSpace};
 use pollux_config::CommandLine;
 
 use super::address::Format;
-use super::manager::{next, part, run as run_program};
+use super::manager::{listen, request, run as run_program};
 use super::message::{EXAMPLE, End, PORT};
 use crate::number::within;
 use crate::rdma::Failure;
@@ -34,25 +34,15 @@ pub fn run(line: &CommandLine, options: Options) -> Result<(), pollux_bringup::B
         tell(format_args!("rdma_server: start"));
         let local = SocketAddr::new(Format::Name.read(&options.server, "-s")?, options.port as u16);
         let channel = manager.channel()?;
-        let listener = channel.create_id(PortSpace::Tcp)?;
-        listener.bind(local)?;
-        listener.listen(0)?;
+        let listener = listen(&channel, PortSpace::Tcp, local)?;
         say(format_args!("rdma_server: listening on {}", listener.local_address().unwrap_or(local)));
-        let (id, parameters) = loop {
-            if let EventKind::ConnectRequest { id, parameters } = next(lcore, &channel)?.kind {
-                break (id, parameters);
-            }
-        };
+        let (id, parameters) = request(lcore, &channel)?;
         // Nobody else is taken.
         drop(listener);
         let mut end = End::new(lcore, &channel, id)?;
         end.id.accept(&mut end.qp, &ConnectionParameters { private_data: Vec::new(), ..parameters })?;
         let outcome = end.receive().and_then(|()| end.send());
-        end.disconnect()?;
-        if !end.is_over() {
-            part(&channel);
-        }
-        outcome?;
+        end.finish(outcome)?;
         tell(format_args!("rdma_server: end 0"));
         Ok::<(), Failure>(())
     })

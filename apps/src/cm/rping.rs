@@ -12,12 +12,10 @@ use pollux_bringup::program::{say, tell};
 use pollux_cm::{ConnectionParameters, EventChannel, EventKind, Id, IdNumber, Manager, PortSpace};
 use pollux_config::CommandLine;
 use pollux_eal::LcoreContext;
-use pollux_verbs::{
-    Access, Buffers, Context, Cq, CqOptions, Mr, Pd, Qp, QpKind, QpOptions, WcOpcode, WcStatus,
-};
+use pollux_verbs::{Access, Buffers, Cq, CqOptions, Mr, Pd, Qp, QpKind, QpOptions, WcOpcode, WcStatus};
 
 use super::address::Format;
-use super::manager::{next, part, resolve, run as run_program, unexpected};
+use super::manager::{connect, device_of, next, part, resolve, run as run_program};
 use crate::number::within;
 use crate::rdma::Failure;
 
@@ -80,7 +78,7 @@ pub struct Options {
 /// One line.
 pub fn run(line: &CommandLine, options: Options) -> Result<(), pollux_bringup::BringupError> {
     run_program(line, [("rping", " -s -a 10.0.0.1"), ("rping", " -c -a 10.0.0.1")], move |lcore, manager| {
-        let addr = options.addr.as_deref().map(|host| Format::Name.read(host, "-a")).transpose()?;
+        let addr = Format::Name.read_given(options.addr.as_deref(), "-a")?;
         let port = u16::try_from(options.port).unwrap_or_default();
         let local = SocketAddr::new(addr.unwrap_or(Ipv4Addr::UNSPECIFIED.into()), port);
         if options.server {
@@ -124,8 +122,7 @@ impl<'a> End<'a> {
         options: &'a Options,
         id: Id,
     ) -> Result<Self, Failure> {
-        let (context, _): (Context, u8) =
-            id.device()?.ok_or_else(|| Failure::Error("the connection leads to no device".into()))?;
+        let (context, _) = device_of(&id)?;
         let pd = Pd::new(&context)?;
         let mut cq = Cq::new(&context, CqOptions::new(2 * DEPTH))?;
         let mut qp = id.create_qp(&pd, &cq, &cq, &QpOptions::new(QpKind::Rc).depth(DEPTH, 2))?;
@@ -237,16 +234,16 @@ fn debug(options: &Options, kind: &EventKind) {
 }
 
 fn ping(lcore: &LcoreContext, manager: &Manager, options: &Options, peer: SocketAddr) -> Result<(), Failure> {
-    let source = options.source.as_deref().map(|host| Format::Name.read(host, "-I")).transpose()?;
+    let source = Format::Name.read_given(options.source.as_deref(), "-I")?;
     let channel = manager.channel()?;
     let id = channel.create_id(PortSpace::Tcp)?;
     resolve(lcore, &channel, &id, source, peer)?;
+    debug(options, &EventKind::AddressResolved);
+    debug(options, &EventKind::RouteResolved);
     let mut end = End::new(lcore, &channel, options, id)?;
-    end.id.connect(&end.qp, &ConnectionParameters::default())?;
-    match next(lcore, &channel)?.kind {
-        EventKind::ConnectResponse(_) => end.id.establish(&mut end.qp)?,
-        other => return Err(unexpected(&other, peer)),
-    }
+    connect(lcore, &channel, (&end.id, &mut end.qp), &ConnectionParameters::default(), peer)?;
+    // To librdmacm's program the peer's answer is this event: its library changes the queue pair itself.
+    debug(options, &EventKind::Established(ConnectionParameters::default()));
     let outcome = ping_all(&mut end);
     end.id.disconnect(&mut end.qp)?;
     if !matches!(outcome, Ok(false)) {

@@ -1,201 +1,38 @@
-//! librdmacm's `rstream`: a stream in one direction, then in the other, over stream sockets of RDMA or of TCP. Source of options, texts and
-//! sizes: rdma-core `librdmacm/examples/rstream.c` and `common.c`.
-//!
-//! ```text
-//!   a connection with inline data     latency: a transfer there, one back, many times
-//!   a connection without              bandwidth: many transfers there, as many back
-//! ```
+//! librdmacm's `rstream`: a stream in one direction, then in the other, over stream sockets of RDMA or of TCP. Source of options and texts:
+//! rdma-core `librdmacm/examples/rstream.c`.
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use pollux_bringup::BringupError;
-use pollux_bringup::program::{say, tell};
 use pollux_cm::Manager;
 use pollux_config::CommandLine;
 use pollux_eal::LcoreContext;
-use pollux_rsocket::{PollEntry, RsListener, RsOptions, RsStream, poll};
 
-use super::address::Format;
 use super::manager::run as run_program;
+use super::stream::{Bench, Ends, Run, SYNC, Stream, StreamOptions, Test};
 use crate::number::within;
 use crate::rdma::Failure;
 
-/// How long a call waits before a stop is looked for, and how many fail at once before others have a turn.
-const LOOK: Duration = Duration::from_millis(50);
-const TRIES: u32 = 64;
-/// Half of the buffers, if nothing else is said.
-const BUFFER: usize = 1 << 19;
-/// What both ends exchange before the clock starts.
-const SYNC: usize = 16;
-
-/// What `-T` has: a letter, or a word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Test {
-    /// Sockets of TCP.
-    Sockets,
-    /// Waits by poll.
-    Async,
-    /// Calls that block.
-    Blocking,
-    /// Sockets of TCP, as if each connection had a process.
-    Fork,
-    /// Calls that do not block.
-    Nonblocking,
-    /// Addresses are always resolved by the connection manager.
-    Resolve,
-    /// Compares the data.
-    Verify,
-}
-
-fn test(text: &str) -> Result<Test, String> {
-    let text = text.to_ascii_lowercase();
-    let words = [
-        ("s", "socket", Test::Sockets),
-        ("a", "async", Test::Async),
-        ("b", "block", Test::Blocking),
-        ("n", "nonblock", Test::Nonblocking),
-        ("r", "resolve", Test::Resolve),
-        ("v", "verify", Test::Verify),
-        ("f", "fork", Test::Fork),
-    ];
-    let found = words.iter().find(|(letter, word, _)| text == *letter || text.starts_with(word));
-    found.map(|(.., test)| *test).ok_or_else(|| {
-        "is none of s|sockets, a|async, b|blocking, f|fork, n|nonblocking, r|resolve, v|verify".into()
-    })
-}
-
-/// What `-S` has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Size {
-    /// All of them.
-    All,
-    /// One, in bytes.
-    Bytes(usize),
-}
-
-fn size(text: &str) -> Result<Size, String> {
-    if text.get(..3).is_some_and(|head| head.eq_ignore_ascii_case("all")) {
-        return Ok(Size::All);
-    }
-    within(text, 1, 1 << 30).map(|bytes| Size::Bytes(bytes as usize)).map_err(|why| format!("{why}, or all"))
-}
+/// The program's name.
+const NAME: &str = "rstream";
+/// What `-T` has, in the order in which it is told.
+const TESTS: [Test; 7] =
+    [Test::Sockets, Test::Async, Test::Blocking, Test::Fork, Test::Nonblocking, Test::Resolve, Test::Verify];
 
 /// rstream: latency and bandwidth of stream sockets over RDMA. Start the server, then the client (-s). Interoperates with librdmacm's
 /// rstream.
 #[derive(clap::Parser, Clone, Debug)]
 #[command(after_help = "The loop is one page: apps/src/cm/rstream.rs. The sockets are the crate rsocket.")]
 pub struct Options {
-    /// Server address; without it this is the server
-    #[arg(short = 's', value_name = "ADDR")]
-    pub server: Option<String>,
-    /// Address to bind [default: any]
-    #[arg(short = 'b', value_name = "ADDR")]
-    pub bind: Option<String>,
-    /// Format of the addresses
-    #[arg(short = 'f', value_enum, default_value = "name", ignore_case = true)]
-    pub format: Format,
-    /// Half of the send and of the receive buffer, in bytes [default: 524288]
-    #[arg(short = 'B', value_name = "BYTES", value_parser = |text: &str| within(text, 2048, 1 << 28))]
-    pub buffer: Option<u64>,
-    /// Inline data of the latency test in bytes
-    #[arg(short = 'i', value_name = "BYTES", default_value = "64", value_parser = |text: &str| within(text, 0, 1024))]
-    pub inline: u64,
-    /// Iterations of one test; each is transfers in both directions
-    #[arg(short = 'I', value_name = "N", value_parser = |text: &str| within(text, 1, i32::MAX as u64))]
-    pub iterations: Option<u64>,
-    /// Transfers of one test in a direction [default: 1000]
-    #[arg(short = 'C', value_name = "N", value_parser = |text: &str| within(text, 1, i32::MAX as u64))]
-    pub count: Option<u64>,
-    /// Bytes of a transfer of one test [default: 1000], or all
-    #[arg(short = 'S', value_name = "BYTES", value_parser = size)]
-    pub size: Option<Size>,
-    /// Port
-    #[arg(short = 'p', value_name = "PORT", default_value = "7471", value_parser = |text: &str| within(text, 1, 65535))]
-    pub port: u64,
+    /// Those of riostream as well.
+    #[command(flatten)]
+    pub common: StreamOptions,
     /// Seconds without data after which the peer is probed
     #[arg(short = 'k', value_name = "SECONDS", value_parser = |text: &str| within(text, 1, i32::MAX as u64))]
     pub keepalive: Option<u64>,
     /// What is tested, more than once: s|sockets, a|async, b|blocking, f|fork, n|nonblocking, r|resolve, v|verify
-    #[arg(short = 'T', value_name = "TEST", value_parser = test)]
+    #[arg(short = 'T', value_name = "TEST", value_parser = |text: &str| Test::read(text, &TESTS))]
     pub tests: Vec<Test>,
-}
-
-/// A test: its name, bytes of a transfer, transfers in a direction, iterations.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Run {
-    name: String,
-    bytes: usize,
-    transfers: u64,
-    iterations: u64,
-}
-
-impl Run {
-    fn latency(bytes: usize) -> Self {
-        let name = format!("{}_lat", size_text(bytes as u64));
-        Self { name, bytes, transfers: 1, iterations: count_of(bytes) }
-    }
-
-    fn bandwidth(bytes: usize) -> Self {
-        let name = format!("{}_bw", size_text(bytes as u64));
-        Self { name, bytes, transfers: count_of(bytes), iterations: 1 }
-    }
-
-    /// The row of the table.
-    fn row(&self, time: Duration) -> String {
-        let bytes = self.iterations * self.transfers * self.bytes as u64 * 2;
-        let us = time.as_secs_f64() * 1e6;
-        format!(
-            "{:<10}{:<8}{:<8}{:<8}{:<8}{:>8.2}s{:>10.2}{:>11.2}",
-            self.name,
-            size_text(self.bytes as u64),
-            count_text(self.transfers),
-            count_text(self.iterations),
-            size_text(bytes),
-            us / 1e6,
-            bytes as f64 * 8.0 / (1000.0 * us),
-            us / self.iterations as f64 / (self.transfers as f64 * 2.0)
-        )
-    }
-}
-
-/// Sizes of both tests: a few, or all.
-fn sizes(all: bool) -> Vec<usize> {
-    let powers = (6..=22).flat_map(|power| {
-        let size = 1_usize << power;
-        [Some((size, matches!(power, 6 | 12 | 16 | 20))), (power > 6).then_some((size + size / 2, false))]
-    });
-    powers.flatten().filter(|(_, usual)| *usual || all).map(|(size, _)| size).collect()
-}
-
-fn count_of(bytes: usize) -> u64 {
-    match bytes {
-        1_048_576.. => 100,
-        65_536.. => 1000,
-        1024.. => 10_000,
-        _ => 100_000,
-    }
-}
-
-fn size_text(bytes: u64) -> String {
-    let (unit, letter) = match bytes {
-        1_073_741_824.. => (1 << 30, "g"),
-        1_048_576.. => (1 << 20, "m"),
-        1024.. => (1 << 10, "k"),
-        _ => (1, ""),
-    };
-    let (whole, tenths) = (bytes / unit, bytes % unit * 10 / unit);
-    if whole < 10 && tenths > 0 { format!("{whole}.{tenths}{letter}") } else { format!("{whole}{letter}") }
-}
-
-fn count_text(count: u64) -> String {
-    match count {
-        1_000_000_000.. => format!("{}b", count / 1_000_000_000),
-        1_000_000.. => format!("{}m", count / 1_000_000),
-        1000.. => format!("{}k", count / 1000),
-        _ => count.to_string(),
-    }
 }
 
 /// Runs one end.
@@ -204,338 +41,44 @@ fn count_text(count: u64) -> String {
 /// One line.
 pub fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
     if options.tests.iter().any(|test| matches!(test, Test::Sockets | Test::Fork)) {
-        return Bench::new(&options, None).run().or_else(Failure::end);
+        return bench(&options, None).or_else(Failure::end);
     }
-    let example = [("rstream", " -b 10.0.0.1"), ("rstream", " -s 10.0.0.1")];
-    run_program(line, example, move |lcore, manager| Bench::new(&options, Some((lcore, manager))).run())
+    let example = [(NAME, " -b 10.0.0.1"), (NAME, " -s 10.0.0.1")];
+    run_program(line, example, move |lcore, manager| bench(&options, Some((lcore, manager))))
 }
 
-/// A connection, over RDMA or TCP.
-#[derive(Debug)]
-enum Stream {
-    Rdma(RsStream),
-    Tcp(TcpStream),
+fn bench(options: &Options, with: Option<(&LcoreContext, &Manager)>) -> Result<(), Failure> {
+    let keepalive = options.keepalive.map(Duration::from_secs);
+    let ends = Ends { program: NAME, tests: &options.tests, keepalive, maps: 0, with };
+    Bench::new(&options.common, ends).run(test)
 }
 
-#[derive(Debug)]
-enum Listener {
-    Rdma(Box<RsListener>),
-    Tcp(TcpListener),
+fn test(bench: &mut Bench<'_>, stream: &mut Stream, run: &Run) -> Result<(), Failure> {
+    exchange(bench, stream, SYNC, 1)?;
+    let begin = Instant::now();
+    for _ in 0..run.iterations {
+        exchange(bench, stream, run.bytes, run.transfers)?;
+    }
+    run.tell(begin.elapsed());
+    Ok(())
 }
 
-/// What is run, and what both ends know of the data so far.
-struct Bench<'a> {
-    options: &'a Options,
-    /// Of RDMA.
-    with: Option<(&'a LcoreContext, &'a Manager)>,
-    is_client: bool,
-    blocks: bool,
-    polls: bool,
-    verify: bool,
-    /// The next byte that is sent, and that is expected.
-    next: [u8; 2],
-    checked: u64,
-    buffer: Vec<u8>,
-}
-
-impl<'a> Bench<'a> {
-    fn new(options: &'a Options, with: Option<(&'a LcoreContext, &'a Manager)>) -> Self {
-        // The later of two that contradict each other counts.
-        let last = options.tests.iter().rev().find(|test| matches!(test, Test::Blocking | Test::Nonblocking));
-        let has = |test| options.tests.contains(&test);
-        Self {
-            options,
-            with,
-            is_client: options.server.is_some(),
-            blocks: last == Some(&Test::Blocking),
-            polls: has(Test::Async),
-            verify: has(Test::Verify),
-            next: [0; 2],
-            checked: 0,
-            buffer: Vec::new(),
-        }
-    }
-
-    fn run(&mut self) -> Result<(), Failure> {
-        let options = self.options;
-        let host = |host: &Option<String>, option| {
-            host.as_deref().map(|host| options.format.read(host, option)).transpose()
-        };
-        let (server, bind) = (host(&options.server, "-s")?, host(&options.bind, "-b")?);
-        let port = u16::try_from(options.port).unwrap_or_default();
-        let peer = server.map(|server| SocketAddr::new(server, port));
-        let listener = match peer {
-            Some(_) => None,
-            None => Some(self.listen(SocketAddr::new(bind.unwrap_or(options.format.any()), port))?),
-        };
-        tell(format_args!(
-            "{:<10}{:<8}{:<8}{:<8}{:<8}{:>8} {:>10}{:>13}",
-            "name", "bytes", "xfers", "iters", "total", "time", "Gb/sec", "usec/xfer"
-        ));
-        for (inline, runs) in self.tests() {
-            let mut stream = match (&listener, peer) {
-                (Some(listener), _) => self.accept(listener, inline)?,
-                (None, Some(peer)) => self.connect(peer, bind, inline)?,
-                (None, None) => return Ok(()),
-            };
-            for run in runs {
-                self.test(&mut stream, &run)?;
-            }
-            match stream {
-                // The peer may have ended it first.
-                Stream::Rdma(stream) => stream.shutdown(Shutdown::Both).ok(),
-                Stream::Tcp(stream) => stream.shutdown(Shutdown::Both).ok(),
-            };
-        }
-        Ok(())
-    }
-
-    /// The tests of each connection, and its inline data.
-    fn tests(&self) -> Vec<(u32, Vec<Run>)> {
-        let options = self.options;
-        let bytes = match options.size {
-            Some(Size::Bytes(bytes)) => Some(bytes),
-            _ => None,
-        };
-        if bytes.is_some() || options.count.is_some() || options.iterations.is_some() {
-            let run = Run {
-                name: "custom".into(),
-                bytes: bytes.unwrap_or(1000),
-                transfers: options.count.unwrap_or(1000),
-                iterations: options.iterations.unwrap_or(1),
-            };
-            return vec![(RsOptions::INLINE, vec![run])];
-        }
-        let sizes = sizes(options.size == Some(Size::All));
-        let latency = sizes.iter().map(|size| Run::latency(*size)).collect();
-        let bandwidth = sizes.iter().map(|size| Run::bandwidth(*size)).collect();
-        vec![(options.inline as u32, latency), (0, bandwidth)]
-    }
-
-    fn socket_options(&self, inline: u32) -> RsOptions {
-        let half = self.options.buffer.map_or(BUFFER, |bytes| bytes as usize);
-        RsOptions::default()
-            .send_buffer(2 * half)
-            .receive_buffer(2 * half)
-            .inline(inline)
-            .keepalive(self.options.keepalive.map(Duration::from_secs))
-            .nonblocking(true)
-    }
-
-    /// What the original tells of a socket that it gives options.
-    fn tell_keepalive(&self) {
-        if let Some(seconds) = self.options.keepalive {
-            tell(format_args!("Keepalive: ON\n  time: {seconds}"));
-        }
-    }
-
-    fn listen(&self, local: SocketAddr) -> Result<Listener, Failure> {
-        let failed = |error: std::io::Error| Failure::Error(error.to_string());
-        let (listener, local) = match self.with {
-            Some((_, manager)) => {
-                let listener =
-                    RsListener::bind_with(manager, local, 1, &self.socket_options(0)).map_err(failed)?;
-                let local = listener.local_addr().unwrap_or(local);
-                (Listener::Rdma(Box::new(listener)), local)
-            }
-            None => {
-                let listener =
-                    TcpListener::bind(local).map_err(|error| Failure::Error(format!("{local}: {error}")))?;
-                (Listener::Tcp(listener), local)
-            }
-        };
-        say(format_args!("rstream: listening on {local}"));
-        Ok(listener)
-    }
-
-    fn accept(&self, listener: &Listener, inline: u32) -> Result<Stream, Failure> {
-        let failed = |error: std::io::Error| Failure::Error(format!("cannot accept: {error}"));
-        let listener = match listener {
-            Listener::Rdma(listener) => listener,
-            Listener::Tcp(listener) => return self.tcp(listener.accept().map_err(failed)?.0),
-        };
-        listener.set_options(&self.socket_options(inline));
-        self.tell_keepalive();
-        loop {
-            match listener.accept() {
-                Ok((stream, _)) => {
-                    self.tell_keepalive();
-                    return Ok(Stream::Rdma(stream));
+/// The client's direction first, then the server's.
+fn exchange(bench: &mut Bench<'_>, stream: &mut Stream, bytes: usize, transfers: u64) -> Result<(), Failure> {
+    for sends in [bench.is_client, !bench.is_client] {
+        for _ in 0..transfers {
+            if sends {
+                if bench.verify {
+                    bench.fill(bytes);
                 }
-                Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(failed(error)),
-                Err(_) => self.wait(&mut [PollEntry::listener(listener)])?,
-            }
-        }
-    }
-
-    fn connect(&self, peer: SocketAddr, source: Option<IpAddr>, inline: u32) -> Result<Stream, Failure> {
-        let refused = |error: std::io::Error| {
-            let advice = match error.kind() {
-                ErrorKind::ConnectionRefused => "; start the server first, with the same -p",
-                _ => "",
-            };
-            Failure::Error(format!("{error}{advice}"))
-        };
-        let Some((_, manager)) = self.with else {
-            return self
-                .tcp(TcpStream::connect(peer).map_err(|error| Failure::Error(format!("{peer}: {error}")))?);
-        };
-        self.tell_keepalive();
-        let source = source.map(|source| SocketAddr::new(source, 0));
-        let stream = RsStream::start_connect(manager, source, peer, &self.socket_options(inline));
-        let stream = stream.map_err(refused)?;
-        loop {
-            let mut entries = [PollEntry::stream(&stream, false, true)];
-            self.wait(&mut entries)?;
-            if let Some(error) = stream.take_error().ok().flatten() {
-                return Err(refused(error));
-            }
-            if entries.iter().any(|entry| entry.readiness().writable) {
-                return Ok(Stream::Rdma(stream));
-            }
-        }
-    }
-
-    fn tcp(&self, stream: TcpStream) -> Result<Stream, Failure> {
-        let set = || -> std::io::Result<()> {
-            stream.set_nodelay(true)?;
-            stream.set_nonblocking(!self.blocks)
-        };
-        set().map_err(|error| Failure::Error(error.to_string()))?;
-        Ok(Stream::Tcp(stream))
-    }
-
-    /// Waits a moment for sockets.
-    fn wait(&self, entries: &mut [PollEntry<'_>]) -> Result<(), Failure> {
-        let ready = poll(entries, Some(LOOK)).map_err(|error| Failure::Error(error.to_string()))?;
-        if ready == 0 { self.look() } else { Ok(()) }
-    }
-
-    fn look(&self) -> Result<(), Failure> {
-        let stops = self.with.is_some_and(|(lcore, _)| lcore.stop_requested());
-        if stops { Err(Failure::Stopped) } else { Ok(()) }
-    }
-
-    /// Goes on with a transfer until all of it went.
-    fn transfer(
-        &self,
-        stream: &mut Stream,
-        bytes: usize,
-        is_sent: bool,
-        mut part: impl FnMut(&mut Stream, usize) -> std::io::Result<usize>,
-    ) -> Result<(), Failure> {
-        let (mut done, mut tries) = (0, 0_u32);
-        while done < bytes {
-            match part(stream, done) {
-                Ok(0) => return Err(Failure::Error("the peer ended the connection before the test".into())),
-                Ok(moved) => (done, tries) = (done + moved, 0),
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
-                    tries += 1;
-                    match stream {
-                        Stream::Rdma(stream) if self.blocks || self.polls => {
-                            self.wait(&mut [PollEntry::stream(stream, !is_sent, is_sent)])?;
-                        }
-                        _ if tries.is_multiple_of(TRIES) => {
-                            self.look()?;
-                            std::thread::yield_now();
-                        }
-                        _ => {}
-                    }
+                bench.send(stream, bytes)?;
+            } else {
+                bench.receive(stream, bytes)?;
+                if bench.verify {
+                    bench.check(bytes)?;
                 }
-                Err(error) => return Err(Failure::Error(error.to_string())),
             }
         }
-        Ok(())
     }
-
-    fn send(&mut self, stream: &mut Stream, bytes: usize) -> Result<(), Failure> {
-        let mut buffer = std::mem::take(&mut self.buffer);
-        if self.verify {
-            for byte in &mut buffer[..bytes] {
-                *byte = self.next[0];
-                self.next[0] = self.next[0].wrapping_add(1);
-            }
-        }
-        let sent = self.transfer(stream, bytes, true, |stream, at| match stream {
-            Stream::Rdma(stream) => stream.write(&buffer[at..bytes]),
-            Stream::Tcp(stream) => stream.write(&buffer[at..bytes]),
-        });
-        self.buffer = buffer;
-        sent
-    }
-
-    fn receive(&mut self, stream: &mut Stream, bytes: usize) -> Result<(), Failure> {
-        let mut buffer = std::mem::take(&mut self.buffer);
-        let received = self.transfer(stream, bytes, false, |stream, at| match stream {
-            Stream::Rdma(stream) => stream.read(&mut buffer[at..bytes]),
-            Stream::Tcp(stream) => stream.read(&mut buffer[at..bytes]),
-        });
-        self.buffer = buffer;
-        received?;
-        if self.verify {
-            for byte in &self.buffer[..bytes] {
-                if *byte != self.next[1] {
-                    return Err(Failure::Error(format!("data verification failed byte {}", self.checked)));
-                }
-                self.next[1] = self.next[1].wrapping_add(1);
-                self.checked += 1;
-            }
-        }
-        Ok(())
-    }
-
-    /// The client's direction first, then the server's.
-    fn exchange(&mut self, stream: &mut Stream, bytes: usize, transfers: u64) -> Result<(), Failure> {
-        for sends in [self.is_client, !self.is_client] {
-            for _ in 0..transfers {
-                if sends { self.send(stream, bytes)? } else { self.receive(stream, bytes)? }
-            }
-        }
-        Ok(())
-    }
-
-    fn test(&mut self, stream: &mut Stream, run: &Run) -> Result<(), Failure> {
-        self.buffer.resize(self.buffer.len().max(run.bytes).max(SYNC), 0);
-        self.exchange(stream, SYNC, 1)?;
-        let begin = Instant::now();
-        for _ in 0..run.iterations {
-            self.exchange(stream, run.bytes, run.transfers)?;
-        }
-        tell(format_args!("{}", run.row(begin.elapsed())));
-        Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// By hand from the original's `printf`.
-    #[test]
-    fn rows_are_those_of_the_original() {
-        let row = Run::latency(64).row(Duration::from_millis(2500));
-        assert_eq!(row, "64_lat    64      1       100k    12m         2.50s      0.04      12.50");
-        let row = Run::bandwidth(98_304).row(Duration::from_secs(1));
-        assert_eq!(row, "96k_bw    96k     1k      1       187m        1.00s      1.57     500.00");
-        assert_eq!(Run::bandwidth(6 << 20).name, "6m_bw");
-        assert_eq!([1536, 1 << 30, 192].map(size_text), ["1.5k", "1g", "192"]);
-        assert_eq!([999, 1000, 2_500_000, 3_000_000_000].map(count_text), ["999", "1k", "2m", "3b"]);
-    }
-
-    #[test]
-    fn sizes_are_those_of_the_original() {
-        assert_eq!(sizes(false), [64, 4096, 65_536, 1 << 20]);
-        let all = sizes(true);
-        assert_eq!((all.len(), all[..5].to_vec(), all[32]), (33, vec![64, 128, 192, 256, 384], 6 << 20));
-    }
-
-    #[test]
-    fn words_of_tests_are_letters_or_begin_alike() {
-        assert_eq!(test("S"), Ok(Test::Sockets));
-        assert_eq!(["sockets", "async", "BLOCKING", "n", "verify"].map(|word| test(word).is_ok()), [true; 5]);
-        assert_eq!(test("blocking"), Ok(Test::Blocking));
-        assert!(test("x").is_err() && test("").is_err());
-        assert_eq!((size("ALL"), size("4096")), (Ok(Size::All), Ok(Size::Bytes(4096))));
-        assert!(size("0").is_err() && size("al").is_err());
-    }
+    Ok(())
 }

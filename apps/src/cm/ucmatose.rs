@@ -14,10 +14,10 @@ use pollux_cm::{
 };
 use pollux_config::CommandLine;
 use pollux_eal::LcoreContext;
-use pollux_verbs::{Buffers, Cq, CqOptions, Pd, Qp, QpKind, QpOptions};
 
 use super::address::{Format, tcp};
-use super::manager::{RESOLUTION, next, part, run as run_program, unexpected};
+use super::manager::{RESOLUTION, listen, next, part, run as run_program, unexpected};
+use super::node::{Messages, Node, Waiting, until_done};
 use crate::number::within;
 use crate::rdma::Failure;
 
@@ -67,11 +67,11 @@ pub struct Options {
 /// One line.
 pub fn run(line: &CommandLine, options: Options) -> Result<(), pollux_bringup::BringupError> {
     run_program(line, [("ucmatose", " -b 10.0.0.1"), ("ucmatose", " -s 10.0.0.1")], move |lcore, manager| {
-        let bind = options.bind.as_deref().map(|host| options.format.read(host, "-b")).transpose()?;
-        let server = options.server.as_deref().map(|host| options.format.read(host, "-s")).transpose()?;
-        let messages = if options.size == 0 { 0 } else { options.messages as u32 };
+        let bind = options.format.read_given(options.bind.as_deref(), "-b")?;
+        let server = options.format.read_given(options.server.as_deref(), "-s")?;
+        let messages = Messages::new(options.messages, options.size, true, true);
         let channel = manager.channel()?;
-        let (waiting, nodes, by_number) = (HashMap::new(), Vec::new(), HashMap::new());
+        let (waiting, connections, by_number) = (HashMap::new(), Vec::new(), HashMap::new());
         let mut run = Run {
             lcore,
             manager,
@@ -79,7 +79,7 @@ pub fn run(line: &CommandLine, options: Options) -> Result<(), pollux_bringup::B
             options: &options,
             messages,
             waiting,
-            nodes,
+            connections,
             by_number,
             connected: 0,
             ended: 0,
@@ -95,14 +95,8 @@ pub fn run(line: &CommandLine, options: Options) -> Result<(), pollux_bringup::B
 }
 
 /// A connection.
-struct Node {
-    id: Id,
-    qp: Qp,
-    send_cq: Cq,
-    recv_cq: Cq,
-    buffers: Buffers,
-    sent: u32,
-    received: u32,
+struct Connection {
+    node: Node,
     ended: bool,
 }
 
@@ -111,10 +105,9 @@ struct Run<'a> {
     manager: &'a Manager,
     channel: EventChannel,
     options: &'a Options,
-    messages: u32,
-    /// IDs on their way to a device.
-    waiting: HashMap<IdNumber, (Id, SocketAddr)>,
-    nodes: Vec<Node>,
+    messages: Messages,
+    waiting: Waiting,
+    connections: Vec<Connection>,
     by_number: HashMap<IdNumber, usize>,
     connected: u64,
     ended: u64,
@@ -145,7 +138,7 @@ impl Run<'_> {
             self.waiting.insert(id.number(), (id, peer));
         }
         self.until(|run| run.connected == run.options.connections)?;
-        if self.messages > 0 {
+        if self.messages.count > 0 {
             tell(format_args!("receiving data transfers"));
             self.until_done(|node| node.received)?;
             tell(format_args!("sending replies"));
@@ -159,13 +152,11 @@ impl Run<'_> {
 
     fn serve(&mut self, bind: Option<IpAddr>) -> Result<(), Failure> {
         tell(format_args!("cmatose: starting server"));
-        let listener = self.channel.create_id(self.options.space)?;
         let local = SocketAddr::new(bind.unwrap_or(self.options.format.any()), self.options.port as u16);
-        listener.bind(local)?;
-        listener.listen(0)?;
+        let listener = listen(&self.channel, self.options.space, local)?;
         say(format_args!("ucmatose: listening on {}", listener.local_address().unwrap_or(local)));
         self.until(|run| run.connected == run.options.connections)?;
-        if self.messages > 0 {
+        if self.messages.count > 0 {
             tell(format_args!("initiating data transfers"));
             self.send_all()?;
             tell(format_args!("completing sends"));
@@ -176,7 +167,7 @@ impl Run<'_> {
         }
         self.migrate(Some(&listener))?;
         tell(format_args!("cmatose: disconnecting"));
-        for node in self.nodes.iter_mut().filter(|node| !node.ended) {
+        for Connection { node, .. } in self.connections.iter_mut().filter(|connection| !connection.ended) {
             node.id.disconnect(&mut node.qp)?;
         }
         self.until(|run| run.ended == run.options.connections)?;
@@ -191,7 +182,7 @@ impl Run<'_> {
         }
         tell(format_args!("migrating to new event channel"));
         let channel = self.manager.channel()?;
-        for id in listener.into_iter().chain(self.nodes.iter().map(|node| &node.id)) {
+        for id in listener.into_iter().chain(self.connections.iter().map(|connection| &connection.node.id)) {
             id.migrate(&channel)?;
         }
         self.channel = channel;
@@ -209,84 +200,25 @@ impl Run<'_> {
 
     /// Polls until all messages of each connection are counted.
     fn until_done(&mut self, count: impl Fn(&Node) -> u32) -> Result<(), Failure> {
-        let mut rounds = 0u32;
-        loop {
-            let mut failed = None;
-            for node in &mut self.nodes {
-                let (sent, received) = (&mut node.sent, &mut node.received);
-                for (cq, count) in [(&mut node.send_cq, sent), (&mut node.recv_cq, received)] {
-                    cq.poll(8, |wc| {
-                        *count += 1;
-                        if !wc.is_ok() {
-                            failed = Some(Failure::completion(wc.status(), wc.id()));
-                        }
-                    });
-                }
+        let poll = |run: &mut Self| {
+            run.connections.iter_mut().try_for_each(|connection| connection.node.poll(|_| {}))?;
+            Ok(run.connections.iter().all(|Connection { node, .. }| count(node) >= run.messages.count))
+        };
+        until_done(self.lcore, self, poll, |run| {
+            while let Some(event) = run.channel.next()? {
+                run.happened(event)?;
             }
-            if let Some(failure) = failed {
-                return Err(failure);
-            }
-            if self.nodes.iter().all(|node| count(node) >= self.messages) {
-                return Ok(());
-            }
-            rounds = rounds.wrapping_add(1);
-            if rounds.is_multiple_of(16) {
-                // Whoever did not hear that a connection is made asks again.
-                while let Some(event) = self.channel.next()? {
-                    self.happened(event)?;
-                }
-                if self.lcore.stop_requested() {
-                    return Err(Failure::Stopped);
-                }
-                std::thread::yield_now();
-            }
-        }
+            Ok(())
+        })
     }
 
     fn send_all(&mut self) -> Result<(), Failure> {
-        let bytes = vec![0; self.options.size as usize];
-        for node in &mut self.nodes {
-            let mut batch = node.qp.batch();
-            for number in 0..self.messages {
-                let buffer = node.buffers.filled(&bytes);
-                let buffer =
-                    buffer.ok_or_else(|| Failure::Error("more messages than there are buffers".into()))?;
-                batch.send(number.into()).piece(buffer).signalled();
-            }
-            batch.ring()?;
-        }
-        Ok(())
-    }
-
-    /// A queue pair for an ID, with all receives posted.
-    fn node(&self, id: Id) -> Result<Node, Failure> {
-        let (context, _) =
-            id.device()?.ok_or_else(|| Failure::Error("the connection leads to no device".into()))?;
-        let pd = Pd::new(&context)?;
-        let depth = self.messages.max(1);
-        let mut cqs = [Cq::new(&context, CqOptions::new(depth))?, Cq::new(&context, CqOptions::new(depth))?];
-        let qp_options = QpOptions::new(QpKind::Rc).depth(depth, depth);
-        let [send_cq, recv_cq] = &cqs;
-        let mut qp = id.create_qp(&pd, send_cq, recv_cq, &qp_options)?;
-        for cq in &mut cqs {
-            qp.make_room(cq)?;
-        }
-        let buffers = Buffers::new(&pd, 2 * depth as usize, self.options.size as usize)?;
-        if let Some(mut receives) = qp.receives().filter(|_| self.messages > 0) {
-            for number in 0..self.messages {
-                if let Some(buffer) = buffers.take() {
-                    receives.piece(number.into(), buffer);
-                }
-            }
-            receives.ring()?;
-        }
-        let [send_cq, recv_cq] = cqs;
-        Ok(Node { id, qp, send_cq, recv_cq, buffers, sent: 0, received: 0, ended: false })
+        self.connections.iter_mut().try_for_each(|connection| connection.node.send_all(None))
     }
 
     fn put(&mut self, node: Node) {
-        self.by_number.insert(node.id.number(), self.nodes.len());
-        self.nodes.push(node);
+        self.by_number.insert(node.id.number(), self.connections.len());
+        self.connections.push(Connection { node, ended: false });
     }
 
     fn happened(&mut self, event: Event) -> Result<(), Failure> {
@@ -299,41 +231,41 @@ impl Run<'_> {
             }
             (EventKind::RouteResolved, _) => {
                 if let Some((id, _)) = self.waiting.remove(&event.id) {
-                    let node = self.node(id)?;
+                    let node = Node::connected(id, self.messages)?;
                     node.id.connect(&node.qp, &Self::parameters())?;
                     self.put(node);
                 }
             }
             (EventKind::ConnectRequest { id, .. }, _)
-                if self.nodes.len() as u64 == self.options.connections =>
+                if self.connections.len() as u64 == self.options.connections =>
             {
                 tell(format_args!("cmatose: failing connection request"));
                 id.reject(&[])?;
             }
             (EventKind::ConnectRequest { id, parameters }, _) => {
                 id.set_options(self.id_options())?;
-                let mut node = self.node(id)?;
+                let mut node = Node::connected(id, self.messages)?;
                 node.id
                     .accept(&mut node.qp, &ConnectionParameters { private_data: Vec::new(), ..parameters })?;
                 self.put(node);
             }
             (EventKind::ConnectResponse(_), Some(place)) => {
-                let node = &mut self.nodes[place];
+                let node = &mut self.connections[place].node;
                 node.id.establish(&mut node.qp)?;
                 self.connected += 1;
             }
             (EventKind::Established(_), Some(_)) => self.connected += 1,
             (EventKind::Disconnected, Some(place)) => {
-                let node = &mut self.nodes[place];
-                if !node.ended {
+                let Connection { node, ended } = &mut self.connections[place];
+                if !*ended {
                     node.id.disconnect(&mut node.qp)?;
-                    node.ended = true;
+                    *ended = true;
                     self.ended += 1;
                 }
             }
             (EventKind::TimewaitExit, _) | (EventKind::Disconnected, None) => {}
             (kind, place) => {
-                let known = place.and_then(|place| self.nodes[place].id.peer_address());
+                let known = place.and_then(|place| self.connections[place].node.id.peer_address());
                 let peer = known.or(self.waiting.get(&event.id).map(|(_, peer)| *peer));
                 return Err(unexpected(
                     &kind,
@@ -348,8 +280,8 @@ impl Run<'_> {
 impl Drop for Run<'_> {
     fn drop(&mut self) {
         // What this end ended early the other one hears of.
-        if self.ended < self.nodes.len() as u64 {
-            self.nodes.clear();
+        if self.ended < self.connections.len() as u64 {
+            self.connections.clear();
             part(&self.channel);
         }
     }

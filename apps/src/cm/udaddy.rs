@@ -12,15 +12,16 @@ use pollux_bringup::program::{say, tell};
 use pollux_cm::{Event, EventChannel, EventKind, Id, IdNumber, IdOptions, Manager, PortSpace};
 use pollux_config::CommandLine;
 use pollux_eal::LcoreContext;
-use pollux_verbs::{Ah, Buffers, Context, Cq, CqOptions, Mtu, Path, Pd, Qp, QpKind, QpOptions};
+use pollux_verbs::Path;
 
 use super::address::{Format, udp, udp_by_number};
-use super::manager::{DATAGRAM_QKEY, RESOLUTION, gid_of, next, run as run_program, unexpected};
+use super::manager::{
+    DATAGRAM_QKEY, RESOLUTION, device_of, gid_of, listen, next, run as run_program, unexpected,
+};
+use super::node::{Messages, Node, Peer, Waiting, until_done};
 use crate::number::within;
 use crate::rdma::Failure;
 
-/// Bytes before a datagram.
-const HEADER: usize = 40;
 /// The port: the original's `-p` is something else.
 const PORT: u16 = 7174;
 
@@ -68,10 +69,9 @@ fn by_number(text: &str) -> Result<PortSpace, String> {
 /// One line.
 pub fn run(line: &CommandLine, options: Options) -> Result<(), pollux_bringup::BringupError> {
     run_program(line, [("udaddy", " -b 10.0.0.1"), ("udaddy", " -s 10.0.0.1")], move |lcore, manager| {
-        let bind = options.bind.as_deref().map(|host| options.format.read(host, "-b")).transpose()?;
-        let server = options.server.as_deref().map(|host| options.format.read(host, "-s")).transpose()?;
-        let messages = if options.size == 0 { 0 } else { options.messages as u32 };
-        let mut run = Run::new(lcore, manager, &options, messages)?;
+        let bind = options.format.read_given(options.bind.as_deref(), "-b")?;
+        let server = options.format.read_given(options.server.as_deref(), "-s")?;
+        let mut run = Run::new(lcore, manager, &options)?;
         match server {
             Some(server) => run.send(server, bind)?,
             None => run.serve(bind)?,
@@ -82,88 +82,35 @@ pub fn run(line: &CommandLine, options: Options) -> Result<(), pollux_bringup::B
     })
 }
 
-/// A queue pair, and what it sends to.
-struct Node {
-    id: Id,
-    context: Context,
-    port: u8,
-    pd: Pd,
-    qp: Qp,
-    cq: Cq,
-    buffers: Buffers,
+/// A node, and what it sends to.
+struct Datagrams {
+    node: Node,
     /// The other one, as soon as it is known: the server's hears it with the first message.
     peer: Option<Peer>,
-    sent: u32,
-    received: u32,
 }
 
-/// Where datagrams go.
-struct Peer {
-    ah: Ah,
-    qpn: u32,
-    qkey: u32,
-}
-
-impl Node {
-    /// A queue pair for an ID, with all receives posted.
-    fn new(id: Id, options: &Options, messages: u32) -> Result<Self, Failure> {
-        let (context, port) =
-            id.device()?.ok_or_else(|| Failure::Error("the address leads to no device".into()))?;
-        let mtu = Mtu::active(&context.port(port)?).bytes();
-        if messages > 0 && options.size > u64::from(mtu) {
-            let size = options.size;
-            return Err(Failure::Usage(format!(
-                "-S {size}: a datagram is at most one MTU ({mtu}): give at most {mtu}"
-            )));
-        }
-        let pd = Pd::new(&context)?;
-        let depth = messages.max(1);
-        let mut cq = Cq::new(&context, CqOptions::new(2 * depth))?;
-        let mut qp = id.create_qp(&pd, &cq, &cq, &QpOptions::new(QpKind::Ud).depth(depth, depth))?;
-        qp.make_room(&mut cq)?;
-        let buffers = Buffers::new(&pd, 2 * depth as usize, options.size as usize + HEADER)?;
-        if let Some(mut receives) = qp.receives().filter(|_| messages > 0) {
-            for number in 0..messages {
-                if let Some(buffer) = buffers.take() {
-                    receives.piece(number.into(), buffer);
-                }
-            }
-            receives.ring()?;
-        }
-        Ok(Self { id, context, port, pd, qp, cq, buffers, peer: None, sent: 0, received: 0 })
+impl Datagrams {
+    fn new(id: Id, messages: Messages) -> Result<Self, Failure> {
+        Ok(Self { node: Node::datagrams(id, messages, false)?, peer: None })
     }
 
     /// Takes completions that are there; the first message says who sends.
     fn poll(&mut self) -> Result<(), Failure> {
-        let (mut from, mut failed) = (None, None);
-        let gid_index = if self.peer.is_some() {
-            0
-        } else {
-            let local = self.id.local_address().map(|address| address.ip());
-            local.map_or(Ok(0), |local| gid_of(&self.context, self.port, local).map(|(index, _)| index))?
-        };
-        let (sent, received, known) = (&mut self.sent, &mut self.received, self.peer.is_some());
-        self.cq.poll(8, |wc| {
-            if !wc.is_ok() {
-                failed = Some(Failure::completion(wc.status(), wc.id()));
-            } else if wc.is_receive() {
-                *received += 1;
-                if !known && from.is_none() {
-                    let header = wc.take_buf();
-                    from = Some((header.and_then(|header| Path::back(wc, &header, gid_index)), wc.imm()));
-                }
-            } else {
-                *sent += 1;
+        let (known, mut from) = (self.peer.is_some(), None);
+        self.node.poll(|wc| {
+            if !known && from.is_none() {
+                let header = wc.take_buf();
+                from = Some((header.and_then(|header| Path::back(wc, &header, 0)), wc.imm()));
             }
-        });
-        if let Some(failure) = failed {
-            return Err(failure);
-        }
+        })?;
         match from {
             None => {}
             Some((Some(path), Some(qpn))) => {
-                let ah = Ah::new(&self.pd, &Path { port: self.port, ..path })?;
-                self.peer = Some(Peer { ah, qpn, qkey: DATAGRAM_QKEY });
+                let (context, port) = device_of(&self.node.id)?;
+                let local = self.node.id.local_address().map(|address| address.ip());
+                let gid = local.map(|local| gid_of(&context, port, local)).transpose()?;
+                let path = Path { port, gid_index: gid.map_or(0, |(index, _)| index), ..path };
+                self.peer = Some(self.node.peer(&path, qpn, DATAGRAM_QKEY)?);
             }
             Some(_) => {
                 let line = "a message that does not say where it is from: run udaddy at both ends";
@@ -174,18 +121,8 @@ impl Node {
     }
 
     /// Posts all messages; nothing to do as long as nobody is known who takes them.
-    fn post(&mut self, bytes: &[u8], messages: u32) -> Result<(), Failure> {
-        let Some(peer) = &self.peer else { return Ok(()) };
-        let own = self.qp.qpn();
-        let mut batch = self.qp.batch();
-        for number in 0..messages {
-            let buffer = self.buffers.filled(bytes);
-            let buffer =
-                buffer.ok_or_else(|| Failure::Error("more messages than there are buffers".into()))?;
-            batch.send(number.into()).imm(own).to(&peer.ah, peer.qpn, peer.qkey).piece(buffer).signalled();
-        }
-        batch.ring()?;
-        Ok(())
+    fn post(&mut self) -> Result<(), Failure> {
+        self.peer.as_ref().map_or(Ok(()), |peer| self.node.send_all(Some(peer)))
     }
 }
 
@@ -193,20 +130,16 @@ struct Run<'a> {
     lcore: &'a LcoreContext,
     channel: EventChannel,
     options: &'a Options,
-    messages: u32,
-    /// IDs on their way to a device, and those that wait for the answer.
-    waiting: HashMap<IdNumber, (Id, SocketAddr)>,
-    asking: HashMap<IdNumber, (Node, SocketAddr)>,
-    nodes: Vec<Node>,
+    messages: Messages,
+    waiting: Waiting,
+    /// Those that wait for the answer.
+    asking: HashMap<IdNumber, (Datagrams, SocketAddr)>,
+    nodes: Vec<Datagrams>,
 }
 
 impl<'a> Run<'a> {
-    fn new(
-        lcore: &'a LcoreContext,
-        manager: &Manager,
-        options: &'a Options,
-        messages: u32,
-    ) -> Result<Self, Failure> {
+    fn new(lcore: &'a LcoreContext, manager: &Manager, options: &'a Options) -> Result<Self, Failure> {
+        let messages = Messages::new(options.messages, options.size, true, true);
         let (waiting, asking) = (HashMap::new(), HashMap::new());
         let channel = manager.channel()?;
         Ok(Self { lcore, channel, options, messages, waiting, asking, nodes: Vec::new() })
@@ -231,9 +164,9 @@ impl<'a> Run<'a> {
             self.waiting.insert(id.number(), (id, peer));
         }
         self.until_connected()?;
-        if self.messages > 0 {
+        if self.messages.count > 0 {
             tell(format_args!("initiating data transfers"));
-            self.post_all()?;
+            self.nodes.iter_mut().try_for_each(Datagrams::post)?;
             tell(format_args!("receiving data transfers"));
             self.until_done(|node| node.received)?;
             tell(format_args!("data transfers complete"));
@@ -243,26 +176,19 @@ impl<'a> Run<'a> {
 
     fn serve(&mut self, bind: Option<IpAddr>) -> Result<(), Failure> {
         tell(format_args!("udaddy: starting server"));
-        let listener = self.channel.create_id(self.space())?;
         let local = SocketAddr::new(bind.unwrap_or(self.options.format.any()), PORT);
-        listener.bind(local)?;
-        listener.listen(0)?;
+        let listener = listen(&self.channel, self.space(), local)?;
         say(format_args!("udaddy: listening on {}", listener.local_address().unwrap_or(local)));
         self.until_connected()?;
-        if self.messages > 0 {
+        if self.messages.count > 0 {
             tell(format_args!("receiving data transfers"));
             self.until_done(|node| node.received)?;
             tell(format_args!("sending replies"));
-            self.post_all()?;
+            self.nodes.iter_mut().try_for_each(Datagrams::post)?;
             self.until_done(|node| node.sent)?;
             tell(format_args!("data transfers complete"));
         }
         Ok(())
-    }
-
-    fn post_all(&mut self) -> Result<(), Failure> {
-        let bytes = vec![0; self.options.size as usize];
-        self.nodes.iter_mut().try_for_each(|node| node.post(&bytes, self.messages))
     }
 
     fn until_connected(&mut self) -> Result<(), Failure> {
@@ -275,24 +201,16 @@ impl<'a> Run<'a> {
 
     /// Polls until all messages of each queue pair are counted.
     fn until_done(&mut self, count: impl Fn(&Node) -> u32) -> Result<(), Failure> {
-        let mut rounds = 0u32;
-        loop {
-            self.nodes.iter_mut().try_for_each(Node::poll)?;
-            if self.nodes.iter().all(|node| count(node) >= self.messages) {
-                return Ok(());
+        let poll = |run: &mut Self| {
+            run.nodes.iter_mut().try_for_each(Datagrams::poll)?;
+            Ok(run.nodes.iter().all(|Datagrams { node, .. }| count(node) >= run.messages.count))
+        };
+        until_done(self.lcore, self, poll, |run| {
+            while let Some(event) = run.channel.next()? {
+                run.happened(event)?;
             }
-            rounds = rounds.wrapping_add(1);
-            if rounds.is_multiple_of(16) {
-                // Whoever did not hear the answer asks again.
-                while let Some(event) = self.channel.next()? {
-                    self.happened(event)?;
-                }
-                if self.lcore.stop_requested() {
-                    return Err(Failure::Stopped);
-                }
-                std::thread::yield_now();
-            }
-        }
+            Ok(())
+        })
     }
 
     fn happened(&mut self, event: Event) -> Result<(), Failure> {
@@ -304,15 +222,15 @@ impl<'a> Run<'a> {
             }
             EventKind::RouteResolved => {
                 if let Some((id, peer)) = self.waiting.remove(&event.id) {
-                    let node = Node::new(id, self.options, self.messages)?;
-                    node.id.connect_datagrams(&[])?;
-                    self.asking.insert(event.id, (node, peer));
+                    let datagrams = Datagrams::new(id, self.messages)?;
+                    datagrams.node.id.connect_datagrams(&[])?;
+                    self.asking.insert(event.id, (datagrams, peer));
                 }
             }
             EventKind::DatagramEstablished { path, qpn, qkey, .. } => {
-                if let Some((mut node, _)) = self.asking.remove(&event.id) {
-                    node.peer = Some(Peer { ah: Ah::new(&node.pd, &path)?, qpn, qkey });
-                    self.nodes.push(node);
+                if let Some((mut datagrams, _)) = self.asking.remove(&event.id) {
+                    datagrams.peer = Some(datagrams.node.peer(&path, qpn, qkey)?);
+                    self.nodes.push(datagrams);
                 }
             }
             EventKind::DatagramRequest { id, .. } if self.nodes.len() as u64 == self.options.connections => {
@@ -320,9 +238,9 @@ impl<'a> Run<'a> {
                 id.reject(&[])?;
             }
             EventKind::DatagramRequest { id, .. } => {
-                let node = Node::new(id, self.options, self.messages)?;
-                node.id.accept_datagrams(&node.qp, &[])?;
-                self.nodes.push(node);
+                let datagrams = Datagrams::new(id, self.messages)?;
+                datagrams.node.id.accept_datagrams(&datagrams.node.qp, &[])?;
+                self.nodes.push(datagrams);
             }
             EventKind::TimewaitExit => {}
             kind => {

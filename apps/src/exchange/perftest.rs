@@ -263,6 +263,12 @@ impl Line {
             }
             *value = (*value).max(other);
         }
+        // Small messages go round in a page, line by line.
+        if met.cache_line > met.cycle_buffer {
+            return Err(
+                self.strange(&met.cache_line.to_be_bytes(), "the size of a cache line, at most a page")
+            );
+        }
         Ok(met)
     }
 
@@ -469,6 +475,24 @@ mod tests {
             assert!(said.starts_with("-s differs: 128 here, 64 at 127.0.0.1:"), "{said}");
             let heard = heard.join().unwrap();
             assert!(heard.starts_with("-s differs: 64 here, 128 at"), "{heard}");
+        });
+    }
+
+    /// Of a line that is longer than a page none fits into it, and no message would have a place.
+    #[test]
+    fn a_cache_line_longer_than_a_page_is_refused() {
+        let (mut client, mut server) = pair();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                server.receive(&mut [0; 16], "", SOON, NEVER).unwrap();
+                server.send(b"6.06\0\0\0\0\0\0\0\0\0\0\0\0", "").unwrap();
+                for answer in [4096_u32, 8192] {
+                    server.receive(&mut [0; 4], "", SOON, NEVER).unwrap();
+                    server.send(&answer.to_be_bytes(), "").unwrap();
+                }
+            });
+            let error = client.meet(VERSION, &[], 4096, NEVER).unwrap_err().to_string();
+            assert!(error.contains("expected the size of a cache line, at most a page"), "{error}");
         });
     }
 

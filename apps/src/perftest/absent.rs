@@ -54,7 +54,6 @@ const LACKING: &[Lacking] = &[
     value("bind_source_ip", "the source address is chosen by the routing table"),
     flag("use_old_post_send", "WQEs are posted in only one way"),
     value("wait_destroy", "resources are destroyed when the test ends"),
-    value("reply_every", "every message is answered"),
     flag("write_with_imm", NO_IMMEDIATE),
     flag("send_with_imm", NO_IMMEDIATE),
     flag("unsolicited_write", NO_IMMEDIATE),

@@ -6,7 +6,7 @@ use pollux_eal::clock::{Clock, cycles};
 use pollux_verbs::WcStatus;
 
 use super::end::End;
-use super::options::RateUnit;
+use super::pace::Pace;
 use super::settings::{Extent, Verb};
 use super::statistic::Moments;
 use crate::rdma::Failure;
@@ -76,46 +76,6 @@ impl Window {
     }
 }
 
-/// Sends no faster than a rate, in bursts.
-struct Pace {
-    burst: u64,
-    gap: f64,
-    left: u64,
-    next: f64,
-}
-
-impl Pace {
-    fn new(end: &End, size: u64, clock: Clock) -> Option<Self> {
-        let options = &end.settings.options;
-        let rate = options.rate_limit?;
-        let messages = match options.rate_units.unwrap_or_default() {
-            RateUnit::Megabytes => rate * 1_048_576.0 / size as f64,
-            RateUnit::Gigabits => rate * 1e9 / 8.0 / size as f64,
-            RateUnit::Messages => rate,
-        };
-        let burst = options.burst_size.unwrap_or(options.post_list).max(options.post_list);
-        Some(Self {
-            burst,
-            gap: burst as f64 * clock.hz() as f64 / messages,
-            left: 0,
-            next: cycles::now() as f64,
-        })
-    }
-
-    fn allows(&mut self, count: u64) -> bool {
-        if self.left < count {
-            let now = cycles::now() as f64;
-            if now < self.next {
-                return false;
-            }
-            self.left = self.burst;
-            self.next += self.gap;
-        }
-        self.left -= count;
-        true
-    }
-}
-
 /// Sends once as many messages of each queue pair as may be under way, or as one doorbell has, one queue pair after the other, and
 /// waits for them: what they touch is warm when the run begins. Source: linux-rdma/perftest `src/perftest_resources.c`,
 /// `perform_warm_up`.
@@ -172,7 +132,7 @@ pub fn run(
         (end.settings.post_list as u64, end.settings.recv_post_list as u64, end.settings.qps);
     let prefilled = if end.settings.options.use_srq { 0 } else { end.settings.rx_depth as u64 };
     let peak = end.settings.peak && sends;
-    let mut pace = if sends { Pace::new(end, size, clock) } else { None };
+    let mut pace = if sends { Pace::new(&end.settings, size, clock) } else { None };
 
     if progress.flows.is_empty() {
         progress.flows = vec![Flow { reposted: prefilled, ..Flow::default() }; qps];
@@ -230,7 +190,7 @@ pub fn run(
             if receives && received < all {
                 // The other direction is waited for as well.
                 if end.sends.cq.poll(TAKEN, &mut done) > 0 {
-                    watch.came();
+                    watch.came()?;
                 }
             } else {
                 end.sends.take(TAKEN, watch, &mut done)?;

@@ -16,13 +16,13 @@ use std::net::SocketAddr;
 
 use pollux_bringup::RdmaDevice;
 use pollux_bringup::program::say;
-use pollux_cm::{EventChannel, EventKind, Id, Manager, PortSpace};
+use pollux_cm::{EventChannel, Id, Manager, PortSpace};
 use pollux_eal::LcoreContext;
 
 use super::options::Connection;
 use super::settings::Settings;
 use crate::cm::address::Format;
-use crate::cm::manager::next;
+use crate::cm::manager::{listen, request};
 use crate::exchange::line::Patience;
 use crate::exchange::{Line, Side};
 use crate::rdma::Failure;
@@ -50,9 +50,7 @@ struct Listening {
 impl Listening {
     fn new(manager: &Manager, space: PortSpace, local: SocketAddr) -> Result<Self, Failure> {
         let channel = manager.channel()?;
-        let listener = channel.create_id(space)?;
-        listener.bind(local)?;
-        listener.listen(0)?;
+        let listener = listen(&channel, space, local)?;
         Ok(Self { channel, listener })
     }
 }
@@ -66,7 +64,7 @@ impl ByAddress {
         let options = &settings.options;
         let format = if options.ipv6_addr { Format::Ipv6 } else { Format::Name };
         let port = options.port as u16;
-        let host = options.host.as_deref().map(|host| format.read(host, "server")).transpose()?;
+        let host = format.read_given(options.host.as_deref(), "server")?;
         let local = SocketAddr::new(format.any(), port);
         let peer = host.map(|host| SocketAddr::new(host, port));
         Ok(Self { manager, peer, local, patience: settings.patience(), listening: RefCell::default() })
@@ -101,11 +99,7 @@ impl ByAddress {
                 let Some(Listening { channel, listener }) = self.listening.take() else {
                     return Err(Failure::Error("nothing listens for the client".into()));
                 };
-                let (id, parameters) = loop {
-                    if let EventKind::ConnectRequest { id, parameters } = next(lcore, &channel)?.kind {
-                        break (id, parameters);
-                    }
-                };
+                let (id, parameters) = request(lcore, &channel)?;
                 // The next requests are those of the queue pairs.
                 drop(listener);
                 let space = space(settings);

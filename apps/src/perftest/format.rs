@@ -51,6 +51,8 @@ pub fn title(settings: &Settings) -> String {
     }
     match settings.test.kind {
         Kind::Latency => words.push("Latency"),
+        // As the original, which has no word for it.
+        Kind::LatencyUnderLoad => {}
         Kind::Bandwidth => {
             if settings.bidirectional {
                 words.push("Bidirectional");
@@ -169,11 +171,13 @@ pub fn columns(settings: &Settings) -> String {
         (Kind::Bandwidth, _) => {
             " #bytes     #iterations    BW peak[MiB/sec]    BW average[MiB/sec]   MsgRate[Mpps]"
         }
-        (Kind::Latency, Extent::Iterations(_)) => {
+        (Kind::Latency | Kind::LatencyUnderLoad, Extent::Iterations(_)) => {
             " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   99% \
              percentile[usec]   99.9% percentile[usec] "
         }
-        (Kind::Latency, _) => " #bytes        #iterations       t_avg[usec]    tps average",
+        (Kind::Latency | Kind::LatencyUnderLoad, _) => {
+            " #bytes        #iterations       t_avg[usec]    tps average"
+        }
     };
     let names =
         if settings.options.report_cycles { names.replace("[usec]", "[cycles]") } else { names.into() };

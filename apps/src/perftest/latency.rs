@@ -8,6 +8,7 @@ use pollux_verbs::WcStatus;
 
 use super::end::End;
 use super::settings::{Extent, Verb};
+use super::statistic;
 use crate::rdma::Failure;
 use crate::rdma::endless::Watch;
 use crate::rdma::queue::Queue;
@@ -15,8 +16,8 @@ use crate::rdma::queue::Queue;
 /// What a run came to.
 #[derive(Debug)]
 pub struct Run {
-    /// When each message was posted; of a run over time nothing.
-    pub posted: Vec<u64>,
+    /// Cycles of each exchange that was looked at; of a run over time nothing.
+    pub each: Vec<u64>,
     /// Exchanges that were measured.
     pub exchanges: u64,
     /// Cycles that they took; of a run over time.
@@ -45,12 +46,7 @@ impl Course {
             Extent::Forever { period } => (u64::MAX, Some((now, now + period * hz, now + period * hz))),
         };
         let gap = end.settings.options.latency_gap.unwrap_or(0).saturating_mul(hz / 1_000_000);
-        let mut posted = Vec::new();
-        if goal != u64::MAX && posted.try_reserve_exact(goal as usize).is_err() {
-            return Err(Failure::Usage(format!(
-                "-n {goal}: not enough memory to record every sample: give fewer iterations, or -D"
-            )));
-        }
+        let posted = if window.is_none() { room(goal, goal, "-D")? } else { Vec::new() };
         Ok(Self { goal, window, gap, posted, counted: 0 })
     }
 
@@ -86,7 +82,21 @@ impl Course {
     fn finish(self) -> Run {
         let cycles = self.window.map_or(0, |(from, to, _)| to - from);
         let exchanges = if self.window.is_some() { self.counted } else { self.goal };
-        Run { posted: self.posted, exchanges, cycles }
+        Run { each: statistic::durations(&self.posted), exchanges, cycles }
+    }
+}
+
+/// Room for the samples of that many iterations; `instead` is what takes less.
+///
+/// # Errors
+/// There is not as much memory.
+pub fn room(samples: u64, iterations: u64, instead: &str) -> Result<Vec<u64>, Failure> {
+    let mut room = Vec::new();
+    match room.try_reserve_exact(samples as usize) {
+        Ok(()) => Ok(room),
+        Err(_) => Err(Failure::Usage(format!(
+            "-n {iterations}: not enough memory to record every sample: give fewer iterations, or {instead}"
+        ))),
     }
 }
 
@@ -169,7 +179,7 @@ fn write(end: &mut End, client: bool, watch: &mut Watch<'_>) -> Result<Run, Fail
                 }
                 watch.empty()?;
             }
-            watch.came();
+            watch.came()?;
             course.done();
         }
         if sent < course.goal {

@@ -184,7 +184,7 @@ pub struct Options {
     /// Not supported: it requires a rate limit of the device
     #[arg(long = "typical_pkt_size", value_name = "BYTES", value_parser = size)]
     pub typical_pkt_size: Option<u64>,
-    /// Messages per burst under --rate_limit [default: -l, or 1]
+    /// Messages per burst under --rate_limit [default: -l, or 1; burst latency: -t, and also without a rate limit]
     #[arg(long = "burst_size", value_name = "N", value_parser = |text: &str| within(text, 1, 15000))]
     pub burst_size: Option<u64>,
     /// CPUs to run on, as a list; the first one polls. Same as -l of the EAL options
@@ -208,6 +208,9 @@ pub struct Options {
     /// No effect: memory is never registered with relaxed ordering
     #[arg(long = "disable_pcie_relaxed")]
     pub disable_pcie_relaxed: bool,
+    /// Answer every Nth message only
+    #[arg(long = "reply_every", value_name = "N", default_value = "1", hide = true, value_parser = |text: &str| within(text, 1, 1 << 32))]
+    pub reply_every: u64,
     /// Pause between two messages, in microseconds (latency)
     #[arg(long = "latency_gap", value_name = "US", value_parser = |text: &str| within(text, 0, 86_400_000_000))]
     pub latency_gap: Option<u64>,

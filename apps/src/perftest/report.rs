@@ -65,7 +65,7 @@ impl Report {
         let hz = Clock::get().hz() as f64;
         let unit = if options.report_cycles { 1.0 } else { hz / 1e6 };
         let (mut text, row);
-        if run.posted.is_empty() {
+        if run.each.is_empty() {
             let exchanges = run.exchanges.max(1) as f64;
             let average = run.cycles as f64 / unit / ways / exchanges;
             let per_second = run.exchanges as f64 / (run.cycles as f64 / hz);
@@ -75,7 +75,7 @@ impl Report {
                 text = format!("{average:.6}\n");
             }
         } else {
-            let mut each = statistic::durations(&run.posted, unit * ways);
+            let mut each = statistic::scaled(&run.each, unit * ways);
             let found = statistic::latency(each.clone());
             text = String::new();
             let name = if options.report_cycles { "cycles" } else { "usec" };

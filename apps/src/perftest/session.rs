@@ -1,32 +1,29 @@
-//! A test from the first word to the last: the two ends in step.
+//! A test from the first word to the last: the two ends in step. What they run between meeting and parting is `measure`.
 //!
 //! Source of the steps and of their order, by which an original can be the other end: linux-rdma/perftest
 //! `src/{send,write,read,atomic}_{bw,lat}.c`.
 
+mod measure;
+
 use std::io::ErrorKind;
-use std::time::Duration;
 
 use pollux_bringup::{BringupError, RdmaDevice, program};
 use pollux_config::CommandLine;
 use pollux_eal::LcoreContext;
-use pollux_eal::clock::Clock;
 use pollux_kit::Console;
 use pollux_verbs::Mtu;
 
 use super::bandwidth::Progress;
 use super::by_address::{ByAddress, QueuePairs};
 use super::counters::Counters;
-use super::end::End;
+use super::end::{self, End};
 use super::format::{self, Facts, RULE};
-use super::load::Load;
 use super::options::{Connection, Options, Output};
 use super::report::Report;
-use super::settings::{Extent, Kind, Settings, Test, Verb};
-use super::{bandwidth, latency, statistic, validate};
+use super::settings::{Kind, Settings, Test, Verb};
 use crate::cm::manager::gid_of;
 use crate::exchange::perftest::{Keys, Met, Results, VERSION};
 use crate::exchange::{Line, Side};
-use crate::rdma::endless::Watch;
 use crate::rdma::{Appointment, Failure, device};
 
 /// Small messages go round in this many bytes, as perftest's do in a page.
@@ -128,7 +125,7 @@ fn check(device: &RdmaDevice, settings: &Settings) -> Result<(), Failure> {
     if settings.connection == Connection::Ud && settings.size_chosen && settings.size > most {
         return Err(too_long(settings.size, most));
     }
-    End::check(device, settings)
+    end::check(device, settings)
 }
 
 fn too_long(size: u64, mtu: u64) -> Failure {
@@ -407,203 +404,6 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    fn measure(&mut self) -> Result<(), Failure> {
-        match self.settings().test.kind {
-            Kind::Latency => self.latencies(),
-            Kind::Bandwidth if self.settings().test.verb == Verb::Send => self.messages(),
-            Kind::Bandwidth => self.transfers(),
-        }
-    }
-
-    fn sizes(&self) -> Result<Vec<u64>, Failure> {
-        let longest = match self.settings().connection {
-            Connection::Ud => u64::from(self.mtu.bytes()),
-            _ => u64::from(
-                self.device.context.port(self.settings().options.ib_port as u8)?.legacy_resp.max_msg_sz,
-            ),
-        };
-        Ok(self.settings().sizes(longest))
-    }
-
-    /// Watches over a loop: the other end is connected as long as it lives.
-    fn watched<T>(
-        &mut self,
-        run: impl FnOnce(&mut End, &mut Watch<'_>) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
-        let mut watch = Watch::new(self.lcore, Some(&self.line), Duration::from_millis(200));
-        run(&mut self.end, &mut watch)
-    }
-
-    /// One run of a bandwidth test, its results and how busy the machine was.
-    fn bandwidth(&mut self, size: u64) -> Result<(Results, Option<f64>), Failure> {
-        let sends = self.sends;
-        let before = self.settings().options.cpu_util.then(Load::now);
-        let mut progress = std::mem::take(&mut self.progress);
-        let run = self.watched(|end, watch| bandwidth::run(end, size, sends, &mut progress, watch))?;
-        if matches!(self.settings().extent, Extent::Forever { .. }) {
-            self.progress = progress;
-        }
-        let load = before.map(|before| Load::now().since(before));
-        let gigabits = self.settings().options.report_gbits;
-        let results =
-            statistic::bandwidth(&run.moments, size, run.messages, gigabits, Clock::get().hz() as f64);
-        Ok((results, load))
-    }
-
-    fn show(&mut self, results: &Results, load: Option<f64>) {
-        self.report.bandwidth(&self.end.settings, results, load);
-    }
-
-    /// `send_bw`.
-    fn messages(&mut self) -> Result<(), Failure> {
-        let both = self.settings().bidirectional;
-        let timed = !matches!(self.settings().extent, Extent::Iterations(_));
-        let forever = matches!(self.settings().extent, Extent::Forever { .. });
-        for size in self.sizes()? {
-            self.end.resize(size);
-            if self.receives {
-                self.end.fill_receives()?;
-            }
-            self.step(true)?;
-            loop {
-                let (own, load) = self.bandwidth(size)?;
-                if both && !timed {
-                    let other = self.results(&own)?;
-                    self.show(&sum(&own, &other), load);
-                    self.show_both(&own, &other);
-                } else {
-                    self.show(&own, load);
-                }
-                if !forever {
-                    break;
-                }
-            }
-            if self.settings().all {
-                self.step(true)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// `write_bw`, `read_bw`, `atomic_bw`.
-    fn transfers(&mut self) -> Result<(), Failure> {
-        let both = self.settings().bidirectional;
-        let forever = matches!(self.settings().extent, Extent::Forever { .. });
-        if self.settings().options.data_validation && self.sends {
-            return self.validated();
-        }
-        if !self.sends {
-            // The other end does it all, as long as it takes.
-            self.step(false)?;
-            let other = self.results(&Results::default())?;
-            if forever {
-                self.console.print(" Client closed connection\n");
-            } else {
-                self.show(&other, None);
-            }
-            return Ok(());
-        }
-        let mut last = Results::default();
-        for size in self.sizes()? {
-            self.end.resize(size);
-            if self.settings().options.perform_warm_up {
-                self.watched(bandwidth::warm_up)?;
-            }
-            if both {
-                self.step(true)?;
-            }
-            loop {
-                let (own, load) = self.bandwidth(size)?;
-                last = own;
-                if both {
-                    if self.settings().all && self.settings().test.verb != Verb::Atomic {
-                        self.step(true)?;
-                    }
-                    let other = self.results(&own)?;
-                    self.show(&sum(&own, &other), load);
-                    self.show_both(&own, &other);
-                } else {
-                    self.show(&own, load);
-                }
-                if !forever {
-                    break;
-                }
-            }
-        }
-        if !both {
-            self.step(true)?;
-            self.results(&last)?;
-        }
-        Ok(())
-    }
-
-    /// The same, with every byte compared.
-    fn validated(&mut self) -> Result<(), Failure> {
-        let size = self.settings().size;
-        self.end.resize(size);
-        let (run, compared) = self.watched(validate::run)?;
-        let gigabits = self.settings().options.report_gbits;
-        let results =
-            statistic::bandwidth(&run.moments, size, run.messages, gigabits, Clock::get().hz() as f64);
-        self.show(&results, None);
-        self.report.note("bytes_validated", compared.bytes.into());
-        self.report.note("bytes_wrong", compared.wrong.into());
-        if self.full() {
-            let text =
-                format!(" Data validation: {} bytes verified, {} wrong\n", compared.bytes, compared.wrong);
-            self.console.print(&text);
-        }
-        self.step(true)?;
-        self.results(&results)?;
-        if compared.wrong > 0 {
-            return Err(Failure::Error(format!(
-                "data validation failed: {} of {} bytes are wrong",
-                compared.wrong, compared.bytes
-            )));
-        }
-        Ok(())
-    }
-
-    fn results(&mut self, own: &Results) -> Result<Results, Failure> {
-        let lcore = self.lcore;
-        Ok(self.line.trade_results(own, &|| lcore.stop_requested())?)
-    }
-
-    /// `--report-both`.
-    fn show_both(&self, own: &Results, other: &Results) {
-        if !self.settings().options.report_both || !self.full() {
-            return;
-        }
-        let part = |name: &str, results: &Results| {
-            let columns = format::columns(self.settings());
-            let row = format::bandwidth(results, self.settings().options.report_gbits, None);
-            format!("{RULE}\n {name} results: \n{RULE}{columns}{row}")
-        };
-        self.console.print(&format!("{}{}", part("Local", own), part("Remote", other)));
-    }
-
-    /// The four latency tests.
-    fn latencies(&mut self) -> Result<(), Failure> {
-        let verb = self.settings().test.verb;
-        if !self.sends {
-            // Of a READ or an atomic this end notices nothing; it ends with the other one.
-            return Ok(());
-        }
-        let client = self.line.side() == Side::Client;
-        for size in self.sizes()? {
-            self.end.resize(size);
-            if verb == Verb::Send {
-                self.end.fill_receives()?;
-                self.step(true)?;
-            }
-            let before = self.settings().options.cpu_util.then(Load::now);
-            let run = self.watched(|end, watch| latency::run(end, client, watch))?;
-            let load = before.map(|before| Load::now().since(before));
-            self.report.latency(&self.end.settings, size, &run, load);
-        }
-        Ok(())
-    }
-
     /// The last words.
     fn finish(&mut self, seconds: f64) -> Result<(), Failure> {
         if self.full() {
@@ -622,15 +422,5 @@ impl<'a> Session<'a> {
             pairs.part(&mut self.end)?;
         }
         self.report.end(&self.end.settings, &self.facts(), self.device, seconds)
-    }
-}
-
-/// Both directions together.
-fn sum(one: &Results, other: &Results) -> Results {
-    Results {
-        peak: one.peak + other.peak,
-        average: one.average + other.average,
-        rate: one.rate + other.rate,
-        ..*one
     }
 }

@@ -3,13 +3,16 @@
 //! Source: linux-rdma/perftest `src/perftest_parameters.c`, `init_perftest_params`, `force_dependecies`, `change_conn_type`,
 //! `ctx_set_max_inline`.
 
+mod refused;
+
 use std::time::Duration;
 
 use pollux_verbs::Mtu;
 
-use super::options::{Atomic, Connection, Options, Output, RateLimitType};
-use super::refusal::Refusal::{self, Conflict, Requires, Unsupported};
+use super::options::{Atomic, Connection, Options};
+use super::statistic::EXCHANGES_MIN;
 use crate::exchange::line::Patience;
+use refused::refuse;
 
 /// What is done in each iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,9 +34,11 @@ pub enum Kind {
     Bandwidth,
     /// How soon.
     Latency,
+    /// How soon while more is under way, in bursts: raw Ethernet alone has it.
+    LatencyUnderLoad,
 }
 
-/// One of the eight programs.
+/// One of the programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Test {
     /// Its verb.
@@ -47,6 +52,7 @@ impl Test {
     #[must_use]
     pub fn program(self) -> &'static str {
         match (self.verb, self.kind) {
+            (_, Kind::LatencyUnderLoad) => "raw_ethernet_burst_lat",
             (Verb::Send, Kind::Bandwidth) => "send_bw",
             (Verb::Send, Kind::Latency) => "send_lat",
             (Verb::Write, Kind::Bandwidth) => "write_bw",
@@ -180,7 +186,7 @@ impl Settings {
             _ if options.all => SIZE_MAX,
             _ => chosen.unwrap_or(if bandwidth { 65536 } else { 2 }),
         };
-        let mut tx_depth = options.tx_depth.unwrap_or(if bandwidth { 128 } else { 1 });
+        let mut tx_depth = options.tx_depth.unwrap_or(if kind == Kind::Latency { 1 } else { 128 });
         let mut rx_depth = if verb == Verb::Send { options.rx_depth.unwrap_or(512) } else { 1 };
         if let Extent::Iterations(iterations) = extent {
             tx_depth = tx_depth.min(iterations);
@@ -224,11 +230,22 @@ impl Settings {
         let inline = match (options.inline, kind, verb) {
             (_, _, Verb::Read | Verb::Atomic) => 0,
             (Some(bytes), ..) => bytes,
-            (None, Kind::Bandwidth, _) => 0,
+            (None, Kind::Bandwidth | Kind::LatencyUnderLoad, _) => 0,
             (None, Kind::Latency, Verb::Write) => 220,
             (None, Kind::Latency, Verb::Send) if options.connection == Connection::Ud => 188,
             (None, Kind::Latency, Verb::Send) => 236,
         };
+        if kind == Kind::LatencyUnderLoad
+            && let Extent::Iterations(iterations) = extent
+        {
+            let least = EXCHANGES_MIN * options.reply_every;
+            if iterations < least {
+                return Err(format!(
+                    "-n {iterations} with --reply_every {} leaves too few answers to measure: give -n at least {least}",
+                    options.reply_every
+                ));
+            }
+        }
         let peak = bandwidth
             && !options.no_peak
             && matches!(extent, Extent::Iterations(iterations) if iterations * options.qp <= PEAK_MAX);
@@ -253,6 +270,14 @@ impl Settings {
             peak,
             options,
         })
+    }
+
+    /// Messages of a burst, which holds at least what one doorbell has.
+    #[must_use]
+    pub fn burst(&self) -> u64 {
+        let list = self.post_list as u64;
+        let usual = if self.test.kind == Kind::LatencyUnderLoad { self.tx_depth as u64 } else { list };
+        self.options.burst_size.unwrap_or(usual).max(list)
     }
 
     /// Whether the ends meet through a connection manager.
@@ -323,216 +348,13 @@ impl Settings {
     }
 }
 
-fn program(test: Test, connection: Connection) -> &'static str {
+/// The name of a test's program.
+pub(super) fn program(test: Test, connection: Connection) -> &'static str {
     match (connection, test.kind) {
         (Connection::RawEth, Kind::Bandwidth) => "raw_ethernet_bw",
         (Connection::RawEth, Kind::Latency) => "raw_ethernet_lat",
         _ => test.program(),
     }
-}
-
-/// What some tests have and this one has not.
-fn refuse(test: Test, options: &Options) -> Result<(), String> {
-    let Test { verb, kind } = test;
-    let connection = options.connection;
-    let name = program(test, connection);
-    let (bandwidth, latency) = (kind == Kind::Bandwidth, kind == Kind::Latency);
-    let one_sided = verb != Verb::Send;
-    let wrong = [
-        (
-            options.all && verb == Verb::Atomic,
-            Unsupported("-a", "the size of an atomic operation is 8 bytes"),
-        ),
-        (
-            options.size.is_some_and(|size| size != 8) && verb == Verb::Atomic,
-            Unsupported("-s", "the size of an atomic operation is 8 bytes"),
-        ),
-        (
-            options.all && options.size.is_some(),
-            Conflict("-a", "-s", "-a runs all sizes; give only one of them"),
-        ),
-        (
-            options.iters.is_some() && (options.seconds.is_some() || options.run_infinitely),
-            Conflict("-n", "-D or --run_infinitely", "give only one of them"),
-        ),
-        (options.margin.is_some() && options.seconds.is_none(), Requires("-f", "-D")),
-        (options.out_json_file.is_some() && !options.out_json, Requires("--out_json_file", "--out_json")),
-        (
-            options.rate_units.is_some() && options.rate_limit.is_none(),
-            Requires("--rate_units", "--rate_limit"),
-        ),
-        (
-            bandwidth && options.output == Some(Output::Latency),
-            Unsupported("--output latency", "use bandwidth or message_rate"),
-        ),
-        (
-            latency && matches!(options.output, Some(Output::Bandwidth | Output::MessageRate)),
-            Unsupported("--output bandwidth or message_rate", "use latency"),
-        ),
-        (
-            options.atomic_type.is_some() && verb != Verb::Atomic,
-            Unsupported("-A", "only atomic tests support it"),
-        ),
-        (
-            options.inline.is_some_and(|bytes| bytes > 0) && matches!(verb, Verb::Read | Verb::Atomic),
-            Unsupported("-I", "reads and atomics carry no inline data"),
-        ),
-        (
-            options.outs.is_some() && !matches!(verb, Verb::Read | Verb::Atomic),
-            Unsupported("-o", "only read and atomic tests support it"),
-        ),
-        (options.use_srq && one_sided, Unsupported("--use-srq", "only send tests post receives")),
-        (options.rx_depth.is_some() && one_sided, Unsupported("-r", "only send tests post receives")),
-        (
-            connection == Connection::Ud && one_sided,
-            Unsupported("-c UD", "UD supports only sends; use RC, or UC for writes"),
-        ),
-        (
-            connection == Connection::Uc && matches!(verb, Verb::Read | Verb::Atomic),
-            Unsupported("-c UC", "reads and atomics require RC"),
-        ),
-        (
-            (options.rdma_cm || options.comm_rdma_cm) && connection == Connection::RawEth,
-            Unsupported("-R or -z", "frames have no connection"),
-        ),
-        (
-            options.rdma_cm && connection == Connection::Uc,
-            Conflict("-R", "-c UC", "RDMA CM connects RC and UD QPs; use one of them"),
-        ),
-        (options.rdma_cm && options.mcg, Conflict("-R", "-g", "a multicast group has no connection; use -z")),
-        (
-            options.rdma_cm && options.mtu.is_some() && connection == Connection::Rc,
-            Conflict("-R", "-m", "RDMA CM chooses the MTU"),
-        ),
-        (
-            options.rdma_cm && (options.gid_index.is_some() || options.ipv6),
-            Conflict("-R", "-x or --ipv6", "the address chooses the GID"),
-        ),
-        (
-            options.rdma_cm && (options.sl > 0 || options.tclass > 0 || !options.flow_label.is_empty()),
-            Conflict(
-                "-R",
-                "-S, --tclass or --flow_label",
-                "RDMA CM chooses the path; -T sets the type of service",
-            ),
-        ),
-        (options.retry_count != 7 && !options.rdma_cm, Requires("--retry_count", "-R")),
-        (
-            options.mcg && (one_sided || connection == Connection::RawEth),
-            Unsupported("-g", "only send tests support it"),
-        ),
-        (
-            options.mcg && (options.bidirectional || options.reversed),
-            Conflict("-g", "-b or --reversed", "multicast is one-way"),
-        ),
-        (options.mcg && options.qp > 1, Conflict("-g", "-q", "multicast uses one QP at each end")),
-        (options.mgid.is_some() && !options.mcg, Requires("-M", "-g")),
-        (
-            options.perform_warm_up && (latency || verb == Verb::Send),
-            Unsupported("--perform_warm_up", "only write_bw, read_bw and atomic_bw support it"),
-        ),
-        (
-            options.perform_warm_up && (options.data_validation || options.run_infinitely),
-            Conflict("--perform_warm_up", "--data_validation or --run_infinitely", "give only one of them"),
-        ),
-        (
-            options.tos.is_some() && !options.rdma_cm && connection != Connection::RawEth,
-            Requires("-T", "-R; without, --tclass sets the traffic class"),
-        ),
-        (
-            options.hop_limit.is_some() && connection != Connection::RawEth,
-            Unsupported("-L", "only raw Ethernet tests support it"),
-        ),
-        (
-            options.data_validation && (latency || !matches!(verb, Verb::Write | Verb::Read)),
-            Unsupported("--data_validation", "only write_bw and read_bw support it"),
-        ),
-        (options.data_validation && connection != Connection::Rc, Requires("--data_validation", "-c RC")),
-        (
-            options.data_validation && (options.all || options.bidirectional || options.post_list > 1),
-            Conflict(
-                "--data_validation",
-                "-a, -b or -l",
-                "validation supports one size, one direction and -l 1",
-            ),
-        ),
-        (
-            options.data_validation && (options.seconds.is_some() || options.run_infinitely),
-            Conflict("--data_validation", "-D", "validation runs a fixed number of iterations, -n"),
-        ),
-        (options.bidirectional && latency, Unsupported("-b", "only bandwidth tests support it")),
-        (options.reversed && latency, Unsupported("--reversed", "only bandwidth tests support it")),
-        (
-            options.run_infinitely && latency,
-            Unsupported("--run_infinitely", "only bandwidth tests support it"),
-        ),
-        (
-            options.run_infinitely && options.bidirectional && verb == Verb::Send,
-            Conflict("--run_infinitely", "-b", "only tests without receives support it"),
-        ),
-        (options.qp > 1 && latency, Unsupported("-q", "latency tests use one QP")),
-        (options.post_list > 1 && latency, Unsupported("-l", "only bandwidth tests support it")),
-        (
-            options.recv_post_list > 1 && latency,
-            Unsupported("--recv_post_list", "only bandwidth tests support it"),
-        ),
-        (
-            options.rate_limit.is_some() && latency,
-            Unsupported("--rate_limit", "only bandwidth tests support it"),
-        ),
-        (options.report_histogram && bandwidth, Unsupported("-H", "only latency tests support it")),
-        (options.report_unsorted && bandwidth, Unsupported("-U", "only latency tests support it")),
-        (options.report_cycles && bandwidth, Unsupported("-C", "only latency tests support it")),
-        (
-            options.latency_gap.is_some() && bandwidth,
-            Unsupported("--latency_gap", "only latency tests support it"),
-        ),
-        (
-            options.all && options.seconds.is_some(),
-            Conflict("-a", "-D", "-a runs a fixed number of iterations, -n"),
-        ),
-        (
-            options.events && verb == Verb::Write && latency,
-            Unsupported("-e", "write_lat polls memory and has no completion events"),
-        ),
-        (
-            options.events && (options.seconds.is_some() || options.run_infinitely),
-            Conflict("-e", "-D", "completion events are not supported with a duration"),
-        ),
-        (
-            options.rate_limit_type != RateLimitType::Software,
-            Unsupported("--rate_limit_type HW or PP", "only SW is supported; leave it out"),
-        ),
-        (
-            options.typical_pkt_size.is_some(),
-            Unsupported(
-                "--typical_pkt_size",
-                "it requires --rate_limit_type HW or PP, which are not supported",
-            ),
-        ),
-        (
-            options.burst_size.is_some() && options.rate_limit.is_none(),
-            Requires("--burst_size", "--rate_limit"),
-        ),
-        (options.cpu_util && options.seconds.is_none(), Requires("--cpu_util", "--duration")),
-        (options.report_both && !options.bidirectional, Requires("--report-both", "-b")),
-        (options.bidirectional && options.reversed, Conflict("-b", "--reversed", "give only one of them")),
-        (
-            options.pin_cores.is_some() && options.numa_node.is_some(),
-            Conflict("--pin_cores", "--numa_node", "give only one of them"),
-        ),
-    ];
-    Refusal::first(name, wrong)?;
-    if let Some((option, why)) = options.absent.given() {
-        return Err(format!("--{option} is not supported by {name}: {why}"));
-    }
-    if let Some(mtu) = options.mtu
-        && connection != Connection::RawEth
-        && Mtu::from_bytes(mtu).is_none()
-    {
-        return Err(format!("-m {mtu} is not an RDMA MTU: choose 256, 512, 1024, 2048 or 4096"));
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -13,6 +13,9 @@ const TAIL: usize = 2;
 /// The fewest iterations that leave anything to measure.
 pub const ITERATIONS_MIN: u64 = 5;
 
+/// The fewest exchanges that do, where each is measured by itself.
+pub const EXCHANGES_MIN: u64 = ITERATIONS_MIN - 1;
+
 /// What a latency test found, in its unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Latency {
@@ -32,17 +35,22 @@ pub struct Latency {
     pub percentile_99_9: f64,
 }
 
-/// How long each iteration took, in the order in which they were: `cycles` for a whole one is divided by `divisor`, which holds
-/// the unit and how many ways a round trip has.
+/// Cycles of each iteration, in the order in which they were: from one message to the next.
 #[must_use]
-pub fn durations(posted: &[u64], divisor: f64) -> Vec<f64> {
-    posted.windows(2).map(|pair| pair[1].wrapping_sub(pair[0]) as f64 / divisor).collect()
+pub fn durations(posted: &[u64]) -> Vec<u64> {
+    posted.windows(2).map(|pair| pair[1].wrapping_sub(pair[0])).collect()
+}
+
+/// Cycles in a unit: `divisor` holds it, and how many ways a round trip has.
+#[must_use]
+pub fn scaled(cycles: &[u64], divisor: f64) -> Vec<f64> {
+    cycles.iter().map(|cycles| *cycles as f64 / divisor).collect()
 }
 
 /// Figures of all iterations.
 ///
 /// # Panics
-/// With fewer than four iterations: nothing would be left.
+/// With fewer than four durations: nothing would be left.
 #[must_use]
 pub fn latency(mut durations: Vec<f64>) -> Latency {
     assert!(durations.len() > TAIL + 1, "{ITERATIONS_MIN} iterations at least");
@@ -125,7 +133,7 @@ mod tests {
         for step in 1..1000 {
             posted.push(posted[step - 1] + 2 * step as u64);
         }
-        let found = latency(durations(&posted, 2.0 * 2.0));
+        let found = latency(scaled(&durations(&posted), 2.0 * 2.0));
         // By print_report_lat: 997 are kept, the maximum is the 998th, the percentiles are the 989th and the 998th.
         assert_eq!(found.min, 0.5);
         assert_eq!(found.max, 499.0);
@@ -139,7 +147,7 @@ mod tests {
     #[test]
     fn the_fewest_iterations_are_enough() {
         let posted = [0, 10, 20, 30, 1000];
-        let found = latency(durations(&posted, 1.0));
+        let found = latency(scaled(&durations(&posted), 1.0));
         assert_eq!((found.min, found.max, found.typical), (10.0, 10.0, 10.0));
     }
 

@@ -48,10 +48,14 @@ impl<'a> Watch<'a> {
     }
 
     /// Says that something came.
+    ///
+    /// # Errors
+    /// A stop.
     #[inline(always)]
-    pub fn came(&mut self) {
+    pub fn came(&mut self) -> Result<(), Failure> {
         self.empty = 0;
         self.since = None;
+        self.round()
     }
 
     /// Says that nothing came.
@@ -67,10 +71,14 @@ impl<'a> Watch<'a> {
     #[cold]
     fn look(&mut self) -> Result<(), Failure> {
         std::thread::yield_now();
+        // On a shared core a few offers bring what is waited for: `LOOK` empty polls may never come in a row.
+        if self.lcore.stop_requested() {
+            return Err(Failure::Stopped);
+        }
         if self.empty.is_multiple_of(LOOK) { self.ask() } else { Ok(()) }
     }
 
-    /// Says that a round is over, in loops that always find something to do.
+    /// Says that a round is over in which nothing was waited for.
     ///
     /// # Errors
     /// As [`empty`](Self::empty).
@@ -111,5 +119,38 @@ impl<'a> Watch<'a> {
             ))),
             _ => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pollux_bringup::RdmaBringup;
+    use pollux_config::CommandLine;
+
+    use super::*;
+    use crate::rdma::program::on_main_lcore;
+
+    /// Whether waits that all end hear of a stop.
+    fn is_stopped(lcore: &LcoreContext, polls: u32) -> bool {
+        let mut watch = Watch::new(lcore, None, Duration::ZERO);
+        let mut wait = || {
+            (0..polls).try_for_each(|_| watch.empty())?;
+            watch.came()
+        };
+        (0..=LOOK).any(|_| matches!(wait(), Err(Failure::Stopped)))
+    }
+
+    /// Each wait of an exchange ends: on a shared core after few polls, on a fast device at once.
+    #[test]
+    fn a_stop_ends_waits_that_always_find_something() {
+        let line = CommandLine::parse(["test", "-l", "0", "--vdev", "mlx5_model0,wire=null"]).unwrap();
+        let bringup = RdmaBringup::new(&line, None).unwrap();
+        on_main_lcore(&bringup.eal, |lcore| {
+            assert!(!is_stopped(lcore, 0));
+            lcore.stop_flag().set();
+            assert!(is_stopped(lcore, 0) && is_stopped(lcore, OFFER));
+            Ok(())
+        })
+        .unwrap();
     }
 }

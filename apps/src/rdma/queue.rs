@@ -65,7 +65,7 @@ impl Queue {
     ) -> Result<usize, Failure> {
         let count = self.cq.poll(max, &mut each);
         if count != 0 {
-            watch.came();
+            watch.came()?;
             return Ok(count);
         }
         match &mut self.sleep {

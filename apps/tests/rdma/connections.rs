@@ -53,12 +53,14 @@ fn rping_by_address_has_every_byte_back() {
     assert_eq!(data[1], "ping data: rdma-ping-1: BCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcdefghijklmnopqrs");
     let theirs: Vec<String> = data.iter().map(|line| format!("server {line}")).collect();
     assert!(theirs.iter().all(|line| server.stdout.contains(line.as_str())), "{}", server.stdout);
-    for event in ["CONNECT_REQUEST", "ESTABLISHED", "DISCONNECTED"] {
-        assert!(
-            server.stdout.contains(&format!("cma_event type RDMA_CM_EVENT_{event}")),
-            "{}",
-            server.stdout
-        );
+    for (end, events) in [
+        (&server, ["CONNECT_REQUEST", "ESTABLISHED", "DISCONNECTED"]),
+        (&client, ["ADDR_RESOLVED", "ROUTE_RESOLVED", "ESTABLISHED"]),
+    ] {
+        for event in events {
+            let line = format!("cma_event type RDMA_CM_EVENT_{event}\n");
+            assert!(end.stdout.contains(&line), "{line}{}", end.stdout);
+        }
     }
     assert!(server.stderr.iter().any(|line| line == "server DISCONNECT EVENT..."), "{:?}", server.stderr);
 }
@@ -476,7 +478,11 @@ fn mistakes_of_cmtime_are_one_line() {
 const RSTREAM: &str = env!("CARGO_BIN_EXE_rstream");
 
 fn rstream(ends: [&str; 2], place: &Place, ip: &str, keys: &str, words: &str) -> Running {
-    let mut command = Command::new(RSTREAM);
+    stream(RSTREAM, ends, place, ip, keys, words)
+}
+
+fn stream(program: &str, ends: [&str; 2], place: &Place, ip: &str, keys: &str, words: &str) -> Running {
+    let mut command = Command::new(program);
     let like = end(place, ends, ip, keys, words);
     command.args(like.get_args());
     Running::start(with_default_signals(&command))
@@ -570,4 +576,75 @@ fn mistakes_with_rstream_are_one_line() {
     );
     server.signal(SIGINT);
     well(&server.finish(LIMIT));
+}
+
+const RIOSTREAM: &str = env!("CARGO_BIN_EXE_riostream");
+
+fn riostream(ends: [&str; 2], place: &Place, ip: &str, keys: &str, words: &str) -> Running {
+    stream(RIOSTREAM, ends, place, ip, keys, words)
+}
+
+/// Of one byte there is a marker alone; 200 iterations count it past 255; short transfers are overwritten by what goes before the clock.
+#[test]
+fn riostream_has_every_byte_there_and_back() {
+    for (keys, words, row) in [
+        ("", "-S 1 -C 3 -I 200", "custom 1 3 200 1.1k"),
+        ("", "-S 16 -C 1 -I 200", "custom 16 1 200 6.2k"),
+        ("", "-S 5000 -C 40 -I 4", "custom 4.8k 40 4 1.5m"),
+        ("", "-S 3000000 -C 2 -T b", "custom 2.8m 2 1 11m"),
+        ("", "-S 100 -C 3 -I 50 -T a -f ip", "custom 100 3 50 29k"),
+        ("", "-S 70000 -C 5 -T a -T blocking -B 2048 -i 0", "custom 68k 5 1 683k"),
+        (",loss=0.01,dup=0.01,reorder=0.01,seed=3", "-S 20000 -C 10", "custom 19k 10 1 390k"),
+    ] {
+        let place = Place::new();
+        let words = format!("{words} -T verify");
+        let mut server = riostream(["a", "b"], &place, SERVER, keys, &format!("-b {SERVER} {words}"));
+        server.wait_for("riostream: listening on");
+        let client = riostream(["b", "a"], &place, CLIENT, "", &format!("-s {SERVER} {words}")).finish(LIMIT);
+        for done in [client, server.finish(LIMIT)] {
+            assert_eq!(rows(&done), [row.split(' ').map(str::to_owned).collect::<Vec<_>>()], "{words}");
+        }
+    }
+}
+
+#[test]
+fn mistakes_with_riostream_are_one_line() {
+    let place = Place::new();
+    for (words, code, expected) in [
+        ("-b 10.0.0.9", 1, "10.0.0.9:7471 is the address of no RDMA device here"),
+        ("-s localhost -f ip", 2, "-s localhost: not an IP address, which -f ip asks for"),
+        ("-T s", 2, "is none of a|async, b|blocking, n|nonblocking, v|verify"),
+        ("-k 1", 2, "-k"),
+        ("-S 0", 2, "or all"),
+        ("-p 65536", 2, "65536"),
+    ] {
+        let done = riostream(["a", "b"], &place, SERVER, "", words).finish(LIMIT);
+        assert_eq!(done.status.code(), Some(code), "{words}: {:?}", done.stderr);
+        assert!(done.stderr.join("\n").contains(expected), "{words}: {:?}", done.stderr);
+    }
+    let mut server = riostream(["a", "b"], &place, SERVER, "", "-S 1000 -C 10");
+    server.wait_for("riostream: listening on");
+    // A peer that offers no room for maps: it gives up first, and this end is told that it has.
+    let other = rstream(["b", "a"], &place, CLIENT, "", "-s 10.0.0.1 -S 1000 -C 10").finish(LIMIT);
+    assert!(!other.status.success(), "{:?}", other.stderr);
+    assert_eq!(
+        line(&server.finish(LIMIT)),
+        "riostream: cannot map 1000 bytes: the peer has room for 0 maps, and all are used; drop one, or give the peer room for more: start \
+         riostream there"
+    );
+    // A client that has fewer iterations; and one with shorter transfers, whose marker the server never sees until a signal ends both.
+    let start = |words: &str| {
+        let mut server = riostream(["a", "b"], &place, SERVER, "", "-S 1000 -C 10 -I 2");
+        server.wait_for("riostream: listening on");
+        (riostream(["b", "a"], &place, CLIENT, "", &format!("-s 10.0.0.1 {words}")), server)
+    };
+    let ended = "riostream: the peer ended the connection before the test";
+    let (client, server) = start("-S 1000 -C 10 -I 1");
+    well(&client.finish(LIMIT));
+    assert_eq!(line(&server.finish(LIMIT)), ended);
+    let (client, server) = start("-S 500 -C 10 -I 2");
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    client.signal(SIGINT);
+    well(&client.finish(LIMIT));
+    assert_eq!(line(&server.finish(LIMIT)), ended);
 }

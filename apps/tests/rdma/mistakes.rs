@@ -19,6 +19,7 @@ const READ: &str = TESTS[4].0;
 const ATOMIC: &str = TESTS[6].0;
 const RAW: &str = env!("CARGO_BIN_EXE_raw_ethernet_bw");
 const RAW_LAT: &str = env!("CARGO_BIN_EXE_raw_ethernet_lat");
+const RAW_BURST: &str = env!("CARGO_BIN_EXE_raw_ethernet_burst_lat");
 const DEVINFO: &str = env!("CARGO_BIN_EXE_devinfo");
 const ASYNCWATCH: &str = env!("CARGO_BIN_EXE_asyncwatch");
 const BOTH: &str = env!("CARGO_BIN_EXE_forward_and_serve");
@@ -170,6 +171,28 @@ const OPTIONS: &[(&str, &str, &str)] = &[
         "-m 20000: the maximum frame size must be from 64 to 9600",
     ),
     (RAW_LAT, "--client -j 1.2.3.4", "-j 1.2.3.4 requires -J, the server's IP address: give both"),
+    (
+        RAW_LAT,
+        "--client -B 02:00:00:00:00:01 -E 02:00:00:00:00:02 --reply_every 2",
+        "--reply_every is not supported by raw_ethernet_lat: every message is answered",
+    ),
+    (RAW_BURST, "", "choose one of --server and --client"),
+    (RAW_BURST, "--client --reply_every 0", "option '--reply_every': '0' is not a whole number from 1 to "),
+    (
+        RAW_BURST,
+        "--client --burst_size 0",
+        "option '--burst_size': '0' is not a whole number from 1 to 15000",
+    ),
+    (
+        RAW_BURST,
+        "--client -B 02:00:00:00:00:01 -E 02:00:00:00:00:02 --output bandwidth",
+        "--output bandwidth or message_rate is not supported by raw_ethernet_burst_lat: use latency",
+    ),
+    (
+        RAW_BURST,
+        "--client -B 02:00:00:00:00:01 -E 02:00:00:00:00:02 -n 1000 -l 3",
+        "-n 1000 is not a multiple of -l 3",
+    ),
     (BOTH, "", "two lcores are required, one to forward and one to serve: give -l 0,1"),
     (BOTH, "--serve x", "option '--serve': 'x' is not one of read, write"),
 ];

@@ -9,6 +9,7 @@ use super::place::{LIMIT, Place, SIGINT, line, report};
 
 const BANDWIDTH: &str = env!("CARGO_BIN_EXE_raw_ethernet_bw");
 const LATENCY: &str = env!("CARGO_BIN_EXE_raw_ethernet_lat");
+const BURST: &str = env!("CARGO_BIN_EXE_raw_ethernet_burst_lat");
 const SERVER: &str = "--server -B 02:00:00:00:00:0a -E 02:00:00:00:00:0b";
 const CLIENT: &str = "--client -B 02:00:00:00:00:0b -E 02:00:00:00:00:0a";
 const UDP: &str = "-J 10.0.0.1 -j 10.0.0.2 -K 5000 -k 6000";
@@ -118,10 +119,82 @@ fn what_was_sent_comes_back() {
     }
 }
 
+/// How many samples `-U` shows.
+fn samples(end: &Finished) -> usize {
+    let lines = end.stderr.iter().skip_while(|line| !line.starts_with("#, usec")).skip(1);
+    lines.take_while(|line| line.split_once(", ").is_some()).count()
+}
+
+#[test]
+fn frames_of_bursts_are_answered() {
+    for (options, iterations, answers) in [
+        ("-n 300", 300, 300),
+        // More than is under way at once, and answers that wait for room.
+        ("-n 2000 -t 8 -I 64", 2000, 2000),
+        ("-n 305 -s 200 --reply_every 10", 305, 30),
+        ("-n 300 -t 4 --burst_size 3 --reply_every 7 -s 1000 UDP", 300, 42),
+        ("-n 320 -l 8 -t 32 --recv_post_list 4 --burst_size 16", 320, 320),
+        ("-n 200 --burst_size 20 --rate_limit 5000 --rate_units p", 200, 200),
+        ("-n 60 -s 300 --flows 3 UDP", 60, 60),
+    ] {
+        let options = options.replace("UDP", UDP);
+        let [server, client] = pair(BURST, &options, &format!("{options} -U"));
+        let row = &report(&client)["results"][0];
+        assert_eq!(row["n_iterations"], iterations, "{options}: {row}");
+        assert!(row["t_min"].as_f64() > Some(0.0) && row["t_min"].as_f64() <= row["t_max"].as_f64(), "{row}");
+        assert_eq!(samples(&client), answers, "{options}: {}", client.stderr.join("\n"));
+        // Who answers measures nothing.
+        assert_eq!(report(&server)["results"], serde_json::json!([]), "{options}");
+        for end in [&server, &client] {
+            let text = end.stderr.join("\n");
+            // As the original, which has neither a word for the test nor its moderation.
+            assert!(text.contains("                    Send Test"), "{text}");
+            assert!(text.contains(" TX depth        : ") && !text.contains("CQ Moderation"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_burst_goes_at_once_and_the_next_one_when_the_rate_allows() {
+    let options = "-n 20 --burst_size 10 --rate_limit 10 --rate_units p";
+    let [_, client] = pair(BURST, "-n 20", options);
+    let seconds = report(&client)["seconds"].as_f64().expect("a number");
+    // Two bursts, a second apart; frames that go one by one take 1.9.
+    assert!((0.99..1.8).contains(&seconds), "{seconds}");
+}
+
+#[test]
+fn ends_that_differ_about_answers_end_in_one_line() {
+    for (server, client, expected) in [
+        (
+            "",
+            "--reply_every 10",
+            "more answers than --reply_every 10 asks for: give both ends the same --reply_every",
+        ),
+        // Too few of them: the client waits as long as it was told to.
+        ("--reply_every 10", "--peer-timeout 1", "nothing received for 1 seconds"),
+    ] {
+        let place = Place::new();
+        let start = |ends, words: &str| {
+            let mut command = place.command(BURST, ends, "");
+            command.args(format!("-n 400 {words}").split_whitespace());
+            Running::start(command)
+        };
+        let mut server = start(["a", "b"], &format!("{SERVER} {server}"));
+        server.wait_for("#bytes");
+        let client = start(["b", "a"], &format!("{CLIENT} {client}")).finish(LIMIT);
+        assert!(line(&client).contains(expected), "{}", line(&client));
+    }
+}
+
 #[test]
 fn a_client_without_a_peer_prints_that_alone() {
-    for (program, options) in [(BANDWIDTH, ""), (BANDWIDTH, "-s 1500 -J 10.0.0.1 -j 10.0.0.2"), (LATENCY, "")]
-    {
+    for (program, options) in [
+        (BANDWIDTH, ""),
+        (BANDWIDTH, "-s 1500 -J 10.0.0.1 -j 10.0.0.2"),
+        (LATENCY, ""),
+        (BURST, "-s 1500 --rate_limit 1"),
+    ] {
         let place = Place::new();
         let mut command = place.command(program, ["a", "b"], "");
         command.args(format!("{CLIENT} {options}").split_whitespace());

@@ -159,10 +159,10 @@ fn a_process_at_work_is_explained() {
     assert_eq!(there.ask("/uverbs/trace"), json!({ DEVICE: true }));
     let (mut said, limit) = (String::new(), Instant::now() + patient(Duration::from_secs(20)));
     while !(said.contains("post_send, fast path") && said.contains("poll_cq, fast path")) {
-        said += &live.more().expect("a trace");
+        said += &live.more().expect("a trace").unwrap_or_default();
         assert!(Instant::now() < limit && said.len() < 1 << 26, "{said}");
     }
-    live.end().expect("a trace");
+    live.end();
     assert!(live.summary().contains("in all: "), "{}", live.summary());
     assert!(!path.exists());
     assert_eq!(there.ask("/uverbs/trace"), json!({ DEVICE: false }));

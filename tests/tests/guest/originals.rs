@@ -8,6 +8,7 @@
 
 mod across;
 mod by_address;
+mod figures;
 mod mlx5;
 mod rping;
 mod rstream;

@@ -59,6 +59,7 @@ const TOOLS: &[&str] = &[
     "/usr/bin/raw_ethernet_lat",
     "/usr/bin/rping",
     "/usr/bin/rstream",
+    "/usr/bin/riostream",
     "/usr/bin/ucmatose",
     "/usr/bin/udaddy",
     "/usr/bin/cmtime",

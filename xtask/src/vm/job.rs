@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::run::{Outcome, cargo, must, output, target_dir};
+use crate::run::{self, Outcome, cargo, must, output, target_dir};
 
 /// Commands that run one after the other in a guest of their own, until one fails.
 #[derive(Default)]
@@ -170,14 +170,18 @@ pub(crate) struct Program {
 /// The functions' program, which runs on the host.
 pub(crate) const DEVICE: &str = "mlx5-device";
 
+/// How names of programs end that are measured, and built as users build them.
+const RELEASE: &str = "-release";
+
 /// Builds every program that the jobs name, as the tests of this machine are built: a build of their own would take longer than the guests
-/// do. The guest has a C library, of a release that is not older than the one that they are linked with.
+/// do, unless they are to be measured. The guest has a C library, of a release that is not older than the one that they are linked with.
 pub(crate) fn build(jobs: &[Job]) -> Outcome<Vec<Program>> {
     let mut targets = vec![Target { folder: "tests", kind: "bin", name: "guest_init", inside: "/init" }];
     if jobs.iter().any(|job| !job.wires.is_empty()) {
         targets.push(Target { folder: "mlx5-model", kind: "bin", name: DEVICE, inside: DEVICE });
     }
     let apps: BTreeSet<&'static str> = jobs.iter().flat_map(|job| job.apps).copied().collect();
+    let (released, apps): (Vec<_>, Vec<_>) = apps.into_iter().partition(|inside| inside.ends_with(RELEASE));
     targets.extend(apps.into_iter().map(|inside| {
         let name = inside.trim_start_matches("/ours/");
         Target { folder: "apps", kind: "bin", name, inside }
@@ -196,15 +200,28 @@ pub(crate) fn build(jobs: &[Job]) -> Outcome<Vec<Program>> {
     }
     let folder = target_dir().join("guest");
     fs::create_dir_all(&folder).map_err(|why| format!("cannot make {}: {why}", folder.display()))?;
+    let stripped = |built: &Path, inside: &'static str| {
+        // What a debugger reads would fill the guest's memory.
+        let file = folder.join(inside.trim_start_matches('/').replace('/', "_"));
+        must(Command::new("strip").arg("--strip-debug").arg("-o").arg(&file).arg(built))?;
+        Ok(Program { file, inside })
+    };
     let program = |target: &Target| {
         let built = messages.iter().find_map(|message| target.executable(message));
         let built = built.ok_or_else(|| format!("cargo built no program {}", target.name))?;
-        // What a debugger reads would fill the guest's memory.
-        let file = folder.join(target.inside.trim_start_matches('/').replace('/', "_"));
-        must(Command::new("strip").arg("--strip-debug").arg("-o").arg(&file).arg(built))?;
-        Ok(Program { file, inside: target.inside })
+        stripped(Path::new(built), target.inside)
     };
-    targets.iter().map(program).collect()
+    let programs: Outcome<Vec<Program>> = targets.iter().map(program).collect();
+    let mut programs = programs?;
+    let name = |inside: &'static str| inside.trim_start_matches("/ours/").trim_end_matches(RELEASE);
+    let names: Vec<&str> = released.iter().copied().map(name).collect();
+    if !names.is_empty() {
+        run::build(&names)?;
+    }
+    for (inside, name) in released.into_iter().zip(names) {
+        programs.push(stripped(&run::release_dir().join(name), inside)?);
+    }
+    Ok(programs)
 }
 
 /// A program as cargo knows it, and where the guest has it.

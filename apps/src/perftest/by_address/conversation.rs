@@ -11,7 +11,7 @@ use pollux_cm::{ConnectionParameters, EventChannel, EventKind, Id, IdOptions, Ma
 use pollux_eal::LcoreContext;
 use pollux_verbs::{Buffers, Context, Cq, CqOptions, Pd, Qp, QpKind, QpOptions, WcStatus};
 
-use crate::cm::manager::{next, resolve, unexpected};
+use crate::cm::manager::{connect, device_of, next, resolve};
 use crate::exchange::line::Way;
 use crate::perftest::settings::Settings;
 use crate::rdma::Failure;
@@ -58,11 +58,7 @@ impl Conversation {
         id.set_options(id_options(settings))?;
         resolve(lcore, &channel, &id, None, peer)?;
         let mut this = Self::new(channel, id)?;
-        this.id.connect(&this.qp, &Self::parameters())?;
-        match next(lcore, &this.channel)?.kind {
-            EventKind::ConnectResponse(_) => this.id.establish(&mut this.qp)?,
-            other => return Err(unexpected(&other, peer)),
-        }
+        connect(lcore, &this.channel, (&this.id, &mut this.qp), &Self::parameters(), peer)?;
         Ok(this)
     }
 
@@ -94,8 +90,7 @@ impl Conversation {
     }
 
     fn new(channel: EventChannel, id: Id) -> Result<Self, Failure> {
-        let (context, _) =
-            id.device()?.ok_or_else(|| Failure::Error("the connection leads to no device".into()))?;
+        let (context, _) = device_of(&id)?;
         let pd = Pd::new(&context)?;
         let mut sends = Cq::new(&context, CqOptions::new(DEPTH))?;
         let mut receives = Cq::new(&context, CqOptions::new(DEPTH))?;

@@ -60,16 +60,15 @@ impl QueuePairs {
     /// They cannot be.
     pub fn connect(&mut self, lcore: &LcoreContext, end: &mut End) -> Result<(), Failure> {
         let settings = end.settings.clone();
-        let datagrams = space(&settings) == PortSpace::Udp;
-        if datagrams {
+        if space(&settings) == PortSpace::Udp {
             end.ready_datagrams()?;
         }
         for number in 0..end.count() {
-            match (self.listener.is_some(), datagrams) {
-                (true, false) => self.accept(lcore, end, number, &settings)?,
-                (true, true) => self.accept_datagrams(lcore, end, number, &settings)?,
-                (false, _) => self.ask(lcore, end, number, &settings)?,
-            }
+            let id = match self.listener {
+                Some(_) => self.accept(lcore, end, number, &settings)?,
+                None => self.ask(lcore, end, number, &settings)?,
+            };
+            self.ids.push(id);
         }
         // Whoever else asked is told that nobody listens.
         self.listener = None;
@@ -78,12 +77,12 @@ impl QueuePairs {
 
     /// A client's, in several attempts.
     fn ask(
-        &mut self,
+        &self,
         lcore: &LcoreContext,
         end: &mut End,
         number: usize,
         settings: &Settings,
-    ) -> Result<(), Failure> {
+    ) -> Result<Id, Failure> {
         let mut attempts = 1..ATTEMPTS;
         loop {
             let id = self.channel.create_id(space(settings))?;
@@ -120,82 +119,59 @@ impl QueuePairs {
                 }
                 kind => return Err(unexpected(&kind, self.peer)),
             }
-            self.ids.push(id);
-            return Ok(());
+            return Ok(id);
         }
     }
 
-    /// The next request of the client's; others are rejected.
-    fn request(
-        &self,
-        lcore: &LcoreContext,
-        taken: impl Fn(EventKind) -> Option<(Id, ConnectionParameters)>,
-    ) -> Result<(Id, ConnectionParameters), Failure> {
+    /// The next request of the client's; others are rejected. That of datagrams has no parameters.
+    fn request(&self, lcore: &LcoreContext) -> Result<(Id, Option<ConnectionParameters>), Failure> {
         loop {
-            match taken(next(lcore, &self.channel)?.kind) {
-                Some((id, parameters))
-                    if id.peer_address().is_some_and(|peer| peer.ip() == self.peer.ip()) =>
-                {
-                    return Ok((id, parameters));
-                }
-                Some((id, _)) => id.reject(&[])?,
-                None => {}
+            let (id, parameters) = match next(lcore, &self.channel)?.kind {
+                EventKind::ConnectRequest { id, parameters } => (id, Some(parameters)),
+                EventKind::DatagramRequest { id, .. } => (id, None),
+                _ => continue,
+            };
+            if id.peer_address().is_some_and(|peer| peer.ip() == self.peer.ip()) {
+                return Ok((id, parameters));
             }
+            id.reject(&[])?;
         }
     }
 
     /// A server's.
     fn accept(
-        &mut self,
+        &self,
         lcore: &LcoreContext,
         end: &mut End,
         number: usize,
         settings: &Settings,
-    ) -> Result<(), Failure> {
-        let (id, asked) = self.request(lcore, |kind| match kind {
-            EventKind::ConnectRequest { id, parameters } => Some((id, parameters)),
-            _ => None,
-        })?;
+    ) -> Result<Id, Failure> {
+        let (id, asked) = self.request(lcore)?;
+        let Some(asked) = asked else {
+            let answers = is_answered(settings);
+            if answers {
+                end.expect_number(number)?;
+            }
+            id.accept_datagrams(end.qp(number), &[])?;
+            if answers {
+                let port = settings.options.ib_port as u8;
+                let (gid_index, _) = gid_of(end.pd().context(), port, self.local)?;
+                let path = self.until(lcore, settings, || end.heard_number(number, gid_index))?;
+                end.send_to(Ah::new(end.pd(), &Path { port, ..path })?);
+            }
+            return Ok(id);
+        };
         id.set_options(id_options(settings))?;
-        let outs = end.outs;
-        id.accept(end.qp(number), &parameters(settings, outs, Some(&asked)))?;
+        let parameters = parameters(settings, end.outs, Some(&asked));
+        id.accept(end.qp(number), &parameters)?;
         loop {
             let event = next(lcore, &self.channel)?;
             match event.kind {
                 _ if event.id != id.number() => {}
-                EventKind::Established(_) => break,
-                kind => {
-                    return Err(Failure::Peer(format!("{} did not get through: {kind}", self.peer)));
-                }
+                EventKind::Established(_) => return Ok(id),
+                kind => return Err(Failure::Peer(format!("{} did not get through: {kind}", self.peer))),
             }
         }
-        self.ids.push(id);
-        Ok(())
-    }
-
-    fn accept_datagrams(
-        &mut self,
-        lcore: &LcoreContext,
-        end: &mut End,
-        number: usize,
-        settings: &Settings,
-    ) -> Result<(), Failure> {
-        let (id, _) = self.request(lcore, |kind| match kind {
-            EventKind::DatagramRequest { id, .. } => Some((id, ConnectionParameters::default())),
-            _ => None,
-        })?;
-        if is_answered(settings) {
-            end.expect_number(number)?;
-        }
-        id.accept_datagrams(end.qp(number), &[])?;
-        self.ids.push(id);
-        if is_answered(settings) {
-            let port = settings.options.ib_port as u8;
-            let (gid_index, _) = gid_of(end.pd().context(), port, self.local)?;
-            let path = self.until(lcore, settings, || end.heard_number(number, gid_index))?;
-            end.send_to(Ah::new(end.pd(), &Path { port, ..path })?);
-        }
-        Ok(())
     }
 
     /// Waits for something of the peer's. The manager goes on meanwhile.

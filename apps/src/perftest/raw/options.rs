@@ -34,6 +34,7 @@ use crate::perftest::options::Options;
     mut_arg("port", |arg| arg.hide(true)),
     mut_arg("qp_timeout", |arg| arg.hide(true)),
     mut_arg("report_both", |arg| arg.hide(true)),
+    mut_arg("reply_every", |arg| arg.hide(false).help("Answer, and measure, every Nth frame only; give it at both ends (burst latency)")),
     mut_arg("reversed", |arg| arg.hide(true)),
     mut_arg("size", |arg| arg.help("Frame size in bytes including the FCS, at least 64 [default: the maximum; latency: 64]")),
     mut_arg("sl", |arg| arg.hide(true)),

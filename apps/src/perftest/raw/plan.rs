@@ -13,7 +13,7 @@ use super::options::RawOptions;
 use crate::perftest::end::Flows;
 use crate::perftest::options::Connection;
 use crate::perftest::refusal::Refusal::{self, Conflict, Requires, Unsupported};
-use crate::perftest::settings::{Extent, Kind, Settings, Test, Verb};
+use crate::perftest::settings::{Extent, Kind, Settings, Test, Verb, program};
 
 /// The longest frame when none is chosen, and the bounds of what may be.
 const MTU: u64 = 1518;
@@ -63,7 +63,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Settles the options of one of the two tests.
+    /// Settles the options of one of the tests.
     ///
     /// # Errors
     /// One sentence about options that do not go together.
@@ -75,7 +75,7 @@ impl Plan {
             _ => return Err("choose one of --server and --client".into()),
         };
         let (ips, ports) = ends(role, &options)?;
-        let duplex = options.base.bidirectional || options.mac_fwd || kind == Kind::Latency;
+        let duplex = options.base.bidirectional || options.mac_fwd || kind != Kind::Bandwidth;
         let Some(own) = options.source_mac else {
             return Err("-B is missing: give the source MAC address, such as -B 02:00:00:00:00:01".into());
         };
@@ -201,7 +201,7 @@ impl Plan {
     }
 
     fn receives_too(&self) -> bool {
-        self.settings.bidirectional || self.settings.test.kind == Kind::Latency
+        self.settings.bidirectional || self.settings.test.kind != Kind::Bandwidth
     }
 }
 
@@ -358,9 +358,9 @@ fn both<T: std::fmt::Display>(
 
 /// What other tests have and these have not.
 fn refuse(kind: Kind, options: &RawOptions) -> Result<(), String> {
-    let name = if kind == Kind::Latency { "raw_ethernet_lat" } else { "raw_ethernet_bw" };
+    let name = program(Test { verb: Verb::Send, kind }, Connection::RawEth);
     let base = &options.base;
-    let latency = kind == Kind::Latency;
+    let latency = kind != Kind::Bandwidth;
     let wrong = [
         (
             base.host.is_some(),
@@ -444,6 +444,12 @@ mod tests {
         let plan = planned(Kind::Latency, &format!("--server {MACS}")).unwrap();
         assert_eq!((plan.settings.size, plan.settings.inline, plan.settings.tx_depth), (64, 236, 1));
         assert!(plan.sends() && plan.receives());
+        let plan = planned(Kind::LatencyUnderLoad, &format!("--client {MACS}")).unwrap();
+        let settings = &plan.settings;
+        assert_eq!((settings.size, settings.inline, settings.tx_depth), (64, 0, 128));
+        assert_eq!((settings.burst(), settings.options.reply_every), (128, 1));
+        assert_eq!(settings.program(), "raw_ethernet_burst_lat");
+        assert!(plan.sends() && plan.receives());
     }
 
     #[test]
@@ -480,7 +486,7 @@ mod tests {
 
     #[test]
     fn what_does_not_go_together_is_one_line() {
-        use Kind::{Bandwidth, Latency};
+        use Kind::{Bandwidth, Latency, LatencyUnderLoad};
         for (kind, line, expected) in [
             (Bandwidth, "-B 02:00:00:00:00:01", "choose one of --server and --client"),
             (Bandwidth, "--server --client -B 02:00:00:00:00:01", "choose one of --server and --client"),
@@ -549,6 +555,30 @@ mod tests {
             ),
             (Bandwidth, "--client MACS 127.0.0.1", "a host name is not supported by raw_ethernet_bw"),
             (Bandwidth, "--client MACS --local_port 5 -K 6", "but not both"),
+            (LatencyUnderLoad, "--server -B 02:00:00:00:00:01", "-E is missing"),
+            (LatencyUnderLoad, "--client MACS -b", "-b is not supported by raw_ethernet_burst_lat"),
+            (LatencyUnderLoad, "--client MACS -q 2", "-q is not supported by raw_ethernet_burst_lat"),
+            (LatencyUnderLoad, "--server MACS -v", "-v is not supported by raw_ethernet_burst_lat"),
+            (
+                LatencyUnderLoad,
+                "--client MACS -D 5",
+                "-D is not supported by raw_ethernet_burst_lat: it sends",
+            ),
+            (LatencyUnderLoad, "--client MACS -e", "-e is not supported by raw_ethernet_burst_lat: it polls"),
+            (LatencyUnderLoad, "--client MACS --latency_gap 1", "--latency_gap is not supported by"),
+            (LatencyUnderLoad, "--client MACS --cpu_util", "--cpu_util is not supported by"),
+            (
+                LatencyUnderLoad,
+                "--client MACS --rate_limit 1 --rate_limit_type PP",
+                "--rate_limit_type HW or PP is not supported by raw_ethernet_burst_lat: only SW",
+            ),
+            (
+                LatencyUnderLoad,
+                "--client MACS -n 39 --reply_every 10",
+                "-n 39 with --reply_every 10 leaves too few answers to measure: give -n at least 40",
+            ),
+            (LatencyUnderLoad, "--client MACS -w 1", "-w or -y is not supported by raw_ethernet_burst_lat"),
+            (Bandwidth, "--client MACS --burst_size 4", "--burst_size requires --rate_limit"),
         ] {
             let error = planned(kind, &line.replace("MACS", MACS)).unwrap_err();
             assert!(error.contains(expected), "{line}: {error}");

@@ -9,6 +9,7 @@ use pollux_eal::clock::Clock;
 use pollux_kit::Console;
 use pollux_verbs::{FlowType, Rule, VerbsError};
 
+use super::burst;
 use super::forward::Forwarder;
 use super::frame::{self, CHECK_BYTES};
 use super::options::RawOptions;
@@ -17,7 +18,7 @@ use super::rule;
 use crate::exchange::perftest::VERSION;
 use crate::perftest::bandwidth::Progress;
 use crate::perftest::counters::Counters;
-use crate::perftest::end::End;
+use crate::perftest::end::{self, End};
 use crate::perftest::format::{self, Facts, RULE};
 use crate::perftest::load::Load;
 use crate::perftest::report::Report;
@@ -26,7 +27,7 @@ use crate::perftest::{bandwidth, latency, session, statistic};
 use crate::rdma::endless::Watch;
 use crate::rdma::{Failure, device};
 
-/// Runs one of the two tests.
+/// Runs one of the tests.
 ///
 /// # Errors
 /// One line.
@@ -54,7 +55,7 @@ fn test(lcore: &LcoreContext, device: &RdmaDevice, plan: &Plan) -> Result<(), Fa
     let (port, _) = device::port(device, settings.options.ib_port)?;
     let counters = Counters::open(device, port, &settings.options.counters)?;
     if !settings.forwards {
-        End::check(device, settings)?;
+        end::check(device, settings)?;
     }
     // Who receives waits for whoever comes; who begins should find the other end, before anything is printed.
     let client = plan.role == Role::Client;
@@ -139,6 +140,12 @@ fn test(lcore: &LcoreContext, device: &RdmaDevice, plan: &Plan) -> Result<(), Fa
                 let run = latency::run(end, client, &mut watch)?;
                 report.latency(settings, settings.size, &run, load(before));
             }
+            // Only the client measures.
+            (Worker::Loops(end), Kind::LatencyUnderLoad) if client => {
+                let run = burst::ask(end, &mut watch)?;
+                report.latency(settings, settings.size, &run, load(before));
+            }
+            (Worker::Loops(end), Kind::LatencyUnderLoad) => burst::answer(end, &mut watch)?,
             (worker, _) => {
                 let run = match worker {
                     Worker::Loops(end) => {

@@ -227,6 +227,13 @@ fn udaddy() {
     );
 }
 
+/// The original asks for as many READs at once as rxe can, which is more than the model can.
+#[test]
+fn rdma_server_and_client() {
+    let words = ["-s HERE -p 7371", "-s THERE -p 7371"];
+    with_original(["rdma_server", "rdma_client"], "7371", words, ": end 0\n");
+}
+
 /// Ours asks. The other way round the original would look for TCP at the model's address, where there is none.
 #[test]
 fn cmtime() {
@@ -299,7 +306,7 @@ fn rstream() {
         let ours = port.to_string();
         ask(&format!("start rstream {keys} -b 10.1.0.1 -p {ours} {words}"));
         let client = rstream::client_of(|| {
-            let mut client = rstream::original();
+            let mut client = rstream::original("rstream");
             client.args(["-s", "10.1.0.1", "-p", &ours]).args(words.split(' '));
             client
         });
@@ -307,7 +314,7 @@ fn rstream() {
         rstream::check(&Across::finish(), row);
         // The original waits.
         let theirs = (port + 1).to_string();
-        let mut server: Command = rstream::original();
+        let mut server: Command = rstream::original("rstream");
         server.args(["-b", "10.1.0.2", "-p", &theirs]).args(words.split(' '));
         let server = pollux_tests::program::Running::start(server);
         wait("a listening server", LIMIT, || rping::listens(&theirs).then_some(()));

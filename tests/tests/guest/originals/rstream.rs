@@ -1,4 +1,4 @@
-//! Ours and librdmacm's `rstream`, each in both roles: whose connection manager it is differs.
+//! Ours and librdmacm's `rstream` and `riostream`, each in both roles: whose connection manager it is differs.
 
 use std::process::Command;
 use std::time::Duration;
@@ -20,15 +20,23 @@ pub(super) const RUNS: [(&str, [&str; 5]); 6] = [
     ("-S 1000 -C 100 -I 2 -T v -k 1 -B 4096", ["custom", "1000", "100", "2", "390k"]),
 ];
 
+/// Those of `riostream`, which has neither keepalives nor a trouble with polling.
+pub(super) const RIO_RUNS: [(&str, [&str; 5]); 4] = [
+    ("-S 64 -C 1 -I 200 -T v", ["custom", "64", "1", "200", "25k"]),
+    ("-S 5000 -C 40 -I 4 -T v -T b", ["custom", "4.8k", "40", "4", "1.5m"]),
+    ("-S 300000 -C 4 -I 2 -T v -B 16384", ["custom", "292k", "4", "2", "4.5m"]),
+    ("-S 4096 -C 50 -I 2 -T v -T a", ["custom", "4k", "50", "2", "800k"]),
+];
+
 /// Ours, by the kernel's connection manager.
-pub(super) fn own() -> Command {
-    let mut command = Command::new(ours("rstream"));
+pub(super) fn own(program: &str) -> Command {
+    let mut command = Command::new(ours(program));
     command.args(["-l", "0", "--no-huge", "--"]);
     command
 }
 
-pub(super) fn original() -> Command {
-    Command::new("/usr/bin/rstream")
+pub(super) fn original(program: &str) -> Command {
+    Command::new(format!("/usr/bin/{program}"))
 }
 
 /// Both ends, server first. Both have to end well.

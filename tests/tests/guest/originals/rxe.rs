@@ -238,17 +238,28 @@ fn perftest_by_address() {
 /// Streams in both directions; the originals by themselves, so that a log has their figures beside ours.
 #[test]
 fn rstream() {
-    if here() {
-        let _ready = Device::new("rxe0");
-        for (port, run) in (7500..).step_by(4).zip(rstream::RUNS) {
-            for (port, server, client) in [
-                (port, rstream::own as fn() -> Command, rstream::original as fn() -> Command),
-                (port + 1, rstream::original, rstream::own),
-                (port + 2, rstream::own, rstream::own),
-                (port + 3, rstream::original, rstream::original),
-            ] {
-                rstream::run([server(), client()], "10.0.0.1", &port.to_string(), run);
-            }
+    streams("rstream", 7500, &rstream::RUNS);
+}
+
+/// Writes past the peer's program, likewise.
+#[test]
+fn riostream() {
+    streams("riostream", 7600, &rstream::RIO_RUNS);
+}
+
+fn streams(program: &str, first: u16, runs: &[(&str, [&str; 5])]) {
+    if !here() {
+        return;
+    }
+    let _ready = Device::new("rxe0");
+    for (port, &run) in (first..).step_by(4).zip(runs) {
+        for (port, server, client) in [
+            (port, rstream::own as fn(&str) -> Command, rstream::original as fn(&str) -> Command),
+            (port + 1, rstream::original, rstream::own),
+            (port + 2, rstream::own, rstream::own),
+            (port + 3, rstream::original, rstream::original),
+        ] {
+            rstream::run([server(program), client(program)], "10.0.0.1", &port.to_string(), run);
         }
     }
 }

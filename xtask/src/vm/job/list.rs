@@ -48,6 +48,7 @@ const ORIGINALS: &[&str] = &[
     "/ours/raw_ethernet_lat",
     "/ours/rping",
     "/ours/rstream",
+    "/ours/riostream",
     "/ours/ucmatose",
     "/ours/udaddy",
     "/ours/cmtime",
@@ -130,6 +131,20 @@ pub(crate) fn all() -> Vec<Job> {
             apps: ORIGINALS,
             seconds: 600,
             tests: true,
+            ..Job::default()
+        },
+        // Figures, which its log tells.
+        Job {
+            name: "figures-rxe",
+            setup: RXE,
+            commands: &[
+                &["modprobe", "rdma_ucm"],
+                &["POLLUX_REQUIRE=guest", GUEST, "originals::figures::", "--test-threads=1", "--nocapture"],
+            ],
+            apps: &["/ours/rstream-release", "/ours/cmtime-release"],
+            seconds: 600,
+            tests: true,
+            long: true,
             ..Job::default()
         },
         Job {

@@ -1,0 +1,87 @@
+//! What the queues of an end are to be: the settings held against the device.
+
+use pollux_bringup::{BringupError, RdmaDevice};
+use pollux_verbs::{Pd, Qp, QpKind, QpOptions};
+
+use crate::perftest::options::Connection;
+use crate::perftest::settings::{Settings, Verb};
+use crate::rdma::queue::Queue;
+use crate::rdma::{Failure, device};
+
+/// Types and sizes of queues, as far as the device has them.
+pub(super) struct Shape {
+    pub(super) kind: QpKind,
+    /// READs and atomics under way at once.
+    pub(super) outs: u32,
+    pub(super) options: QpOptions,
+    /// Completions of all sends.
+    pub(super) sends: usize,
+    /// Completions of all receives.
+    pub(super) receives: usize,
+}
+
+impl Shape {
+    /// Holds the settings against the device. Receives that nobody chose are as many as it has.
+    pub(super) fn of(device: &RdmaDevice, settings: &mut Settings, spreads: bool) -> Result<Self, Failure> {
+        let verb = settings.test.verb;
+        let limits = device.context.device()?.base;
+        let beyond = |option: &str, wanted: u64, most: u32| {
+            let name = &device.name;
+            Err(Failure::Usage(format!(
+                "{option} {wanted} exceeds the limit of {name} ({most}): give at most {most}"
+            )))
+        };
+        let most = limits.max_qp_rd_atom.min(255);
+        let outs = match (verb, settings.options.outs) {
+            (Verb::Send | Verb::Write, _) => 1,
+            (_, None) => most,
+            (_, Some(outs)) if outs <= u64::from(most) => outs as u32,
+            (_, Some(outs)) => return beyond("-o", outs, most),
+        };
+        let kind = match settings.connection {
+            Connection::Rc => QpKind::Rc,
+            Connection::Uc => QpKind::Uc,
+            Connection::Ud => QpKind::Ud,
+            Connection::RawEth => QpKind::Raw,
+        };
+        if settings.options.rx_depth.is_none() {
+            settings.rx_depth = settings.rx_depth.min(limits.max_qp_wr as usize);
+        }
+        let shared = settings.options.use_srq;
+        if shared && settings.rx_depth as u64 > u64::from(limits.max_srq_wr) {
+            return beyond("-r", settings.rx_depth as u64, limits.max_srq_wr);
+        }
+        let own_receives =
+            if verb == Verb::Send && !shared && !spreads { settings.rx_depth as u32 } else { 0 };
+        let options =
+            QpOptions::new(kind).depth(settings.tx_depth as u32, own_receives).inline(settings.inline as u32);
+        let sends = settings.tx_depth * settings.qps;
+        let receives = if shared { settings.rx_depth } else { settings.rx_depth * settings.qps };
+        device::check_depth(device, &options, sends.max(receives) as u64, ("-t", "-r"))?;
+        if !spreads && settings.qps as u64 > u64::from(limits.max_qp) {
+            return beyond("-q", settings.qps as u64, limits.max_qp);
+        }
+        Ok(Self { kind, outs, options, sends, receives })
+    }
+}
+
+/// Whether the device has what the settings ask for, before anybody is waited for. One queue pair is made and goes again: only the
+/// device knows how much it takes inline.
+///
+/// # Errors
+/// It has not.
+pub fn check(device: &RdmaDevice, settings: &Settings) -> Result<(), Failure> {
+    let shape = Shape::of(device, &mut settings.clone(), false)?;
+    let pd = Pd::new(&device.context)?;
+    let queue = Queue::new(&device.context, (settings.tx_depth + settings.rx_depth) as u32, false)?;
+    match (Qp::new(&pd, &queue.cq, &queue.cq, &shape.options), settings.options.inline) {
+        (Ok(_), _) => Ok(()),
+        (Err(error), Some(inline)) if inline > 0 => {
+            let options = shape.options.inline(0);
+            // Without it all is well: so it is that.
+            Qp::new(&pd, &queue.cq, &queue.cq, &options)?;
+            Err(Failure::Usage(format!("-I {inline}: {}", BringupError::from(error).line())))
+        }
+        (Err(error), _) => Err(error.into()),
+    }
+}
