@@ -20,7 +20,7 @@ bitflags::bitflags! {
 }
 
 /// Joins packets of TCP connections as their payload follows, in order of arrival or not. What it gives back is what a sender whose packets
-/// are not cut would have sent: cut again, it becomes the same packets.
+/// are not cut would have sent: cut again into pieces of that size, it becomes the same packets, if these were all of one size.
 ///
 /// Joined are packets that differ in nothing but lengths, sequence numbers, checksums and identification: addresses, ports, acknowledged
 /// sequence, window, options, traffic class, hop limit and tags are equal. Further,
@@ -29,6 +29,8 @@ bitflags::bitflags! {
 ///   not joined and let go first what is held of their connection, so that it keeps its order;
 /// - IPv4 identification counts up from packet to packet, unless the don't-fragment bit is set (RFC 6864);
 /// - no packet becomes longer than its length field can say.
+///
+/// TCP with options of IP, extension headers or in fragments is not looked into: it goes before what is held of its connection.
 ///
 /// Payload is not read. The checksum of TCP is made of those of its pieces, so one that was wrong leaves a wrong one; a packet whose IPv4
 /// header checksum is wrong is not joined. Open checksums stay open, and are joined with each other alone.

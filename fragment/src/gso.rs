@@ -8,6 +8,7 @@ use pollux_wire::{IpProtocol, Tunnel};
 use crate::FragmentError;
 use crate::cut::piece;
 use crate::header::{Packet, Version, look};
+use crate::tunnel;
 
 /// How a packet is cut. TCP over IPv4 or IPv6, in a tunnel too, becomes packets of the same connection whose checksums are right, as
 /// `pollux_wire::segment` says; UDP over IPv4 becomes IP fragments.
@@ -28,7 +29,8 @@ enum Way<'a> {
 
 impl<'a> Gso<'a> {
     /// Plans how `packet` is cut into frames of at most `bytes`, Ethernet header included, and at most as many as an mbuf of `pool` holds; `None`
-    /// where it is no longer, or a fragment, and may go as it is. With `tunnels`, what is in a tunnel is cut; without, a tunnel over UDP is UDP. A packet
+    /// where it is no longer, or a fragment, and may go as it is. With `tunnels`, what is in a tunnel is cut, unless the tunnel counts packets or
+    /// their bytes itself (GTP, GRE with sequence numbers); without, and there, a tunnel over UDP is UDP. A packet
     /// whose sender left its TCP to be cut ([`TxFlags::TCP_SEGMENTATION`]) is cut into pieces no larger than that says; one that is to be
     /// cut into datagrams is left to the port.
     ///
@@ -54,7 +56,8 @@ impl<'a> Gso<'a> {
         let front = packet.data();
         let parsed = ptype::parse(front);
         let bytes = bytes.min(pool.data_room().saturating_sub(pool.headroom()));
-        let (l4, parsed) = match tunnels.then(|| Tunnel::inside(front, &parsed)).flatten() {
+        let inside = tunnels.then(|| Tunnel::inside(front, &parsed)).flatten();
+        let (l4, parsed) = match inside.filter(|(tunnel, _)| tunnel::is_plain(front, tunnel)) {
             Some((tunnel, inner)) => (tunnel.inner_l4, inner),
             None => (usize::from(parsed.l2_len + parsed.l3_len), parsed),
         };
@@ -125,7 +128,7 @@ fn segments<'a>(
     Ok((!whole).then_some(segments))
 }
 
-/// `None`: it is a fragment.
+/// `None`: it is a fragment, or what was too long was padding.
 fn fragments<'a>(packet: &'a Mbuf, bytes: usize) -> Result<Option<Way<'a>>, FragmentError> {
     let found = look(packet.data(), packet.pkt_len() as usize).ok_or(FragmentError::Malformed)?;
     if found.fragment.is_some() {
@@ -143,7 +146,7 @@ fn fragments<'a>(packet: &'a Mbuf, bytes: usize) -> Result<Option<Way<'a>>, Frag
     if step == 0 {
         return Err(FragmentError::SegmentBytes { bytes, headers: found.payload, least: found.payload + 8 });
     }
-    Ok(Some(Way::Fragments { found, step }))
+    Ok((found.end - found.payload > step).then_some(Way::Fragments { found, step }))
 }
 
 #[cfg(test)]

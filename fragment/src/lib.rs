@@ -53,6 +53,7 @@ mod gro;
 mod gso;
 mod header;
 mod reassembly;
+mod tunnel;
 
 pub use cut::fragment;
 pub use error::FragmentError;

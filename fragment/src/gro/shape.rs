@@ -6,11 +6,11 @@ use arrayvec::ArrayVec;
 use pollux_mempool::{Mbuf, TxFlags};
 use pollux_wire::checksum::{Sum, pseudo_v4, pseudo_v6};
 use pollux_wire::ptype::{self, PacketType};
-use pollux_wire::tunnel::{GENEVE_PORT, VXLAN_GPE_PORT, VXLAN_PORT};
 use pollux_wire::{Encapsulation, IpProtocol, Ipv4Header, Ipv6Header, TcpFlags, TcpHeader, Tunnel};
 use zerocopy::FromBytes;
 
 use super::GroKinds;
+use crate::tunnel;
 
 /// Flags of packets that are joined; ACK is there always.
 const JOINED: u8 = TcpFlags::ACK.0 | TcpFlags::PSH.0 | TcpFlags::FIN.0 | TcpFlags::ECE.0 | TcpFlags::CWR.0;
@@ -80,12 +80,9 @@ impl Shape {
             return None;
         }
         let (tunnel, inner) = Tunnel::inside(front, &outer)?;
-        // Others have lengths or sequence numbers of their own.
-        let known = match tunnel.encapsulation {
-            Encapsulation::Udp { port, .. } => matches!(port, VXLAN_PORT | VXLAN_GPE_PORT | GENEVE_PORT),
-            Encapsulation::Gre { checksum } => !checksum,
-            Encapsulation::Ip => true,
-        };
+        // A checksum of GRE is of all that it carries.
+        let known = tunnel::is_plain(front, &tunnel)
+            && !matches!(tunnel.encapsulation, Encapsulation::Gre { checksum: true });
         let plain = header_bytes(tunnel.outer_v4) == tunnel.l4 - tunnel.l3;
         // Sums of the layers around are made of the inner ones.
         let even = (tunnel.inner_l4 - tunnel.l4).is_multiple_of(2);

@@ -107,6 +107,60 @@ fn what_is_short_stays_and_what_cannot_be_cut_is_refused() {
     assert_eq!(all(&plan).iter().map(Mbuf::pkt_len).collect::<Vec<_>>(), [354, 354, 354, 154]);
 }
 
+/// TCP of `count` bytes of payload behind an IPv4 header of `protocol` and what follows it.
+fn tunnelled(protocol: u8, head: &[u8], count: usize) -> Vec<u8> {
+    let ip = || Frame::ether([2; 6], [4; 6]).ipv4([10, 0, 0, 1], [10, 0, 0, 2]);
+    let inner = ip().tcp(7, 9).payload(&payload(count)).to_vec();
+    let mut whole = ip().udp(1, 1).payload(&[head, &inner[14..]].concat()).to_vec();
+    // What stood for UDP is the tunnel's.
+    whole.drain(34..42);
+    let bytes = (whole.len() - 14) as u16;
+    whole[16..18].copy_from_slice(&bytes.to_be_bytes());
+    whole[23] = protocol;
+    whole[24..26].fill(0);
+    let sum = checksum::of(&whole[14..34]);
+    whole[24..26].copy_from_slice(&sum.to_be_bytes());
+    whole
+}
+
+#[test]
+fn tunnels_that_count_their_packets_are_not_cut_inside() {
+    let pool = pool(64);
+    let plan = |whole: &[u8]| {
+        let packet = mbuf(&pool, whole);
+        Gso::plan(&packet, 1000, true, &pool).map(|plan| plan.map(|plan| plan.count()))
+    };
+    let plain = tunnelled(47, &[0, 0, 8, 0], 3000);
+    assert_eq!(plan(&plain).expect("GRE"), Some(4));
+    let key = tunnelled(47, &[0x20, 0, 8, 0, 0, 0, 0, 1], 3000);
+    assert_eq!(plan(&key).expect("GRE with a key"), Some(4));
+    let numbered = tunnelled(47, &[0x10, 0, 8, 0, 0, 0, 0, 1], 3000);
+    assert!(matches!(plan(&numbered), Err(FragmentError::Malformed)));
+
+    // Of GTP the datagram is cut, into fragments that each say nothing of GTP's length.
+    let inner = tunnelled(47, &[0, 0, 8, 0], 3000).split_off(38);
+    let gtp = [&[0x30, 0xff][..], &(inner.len() as u16).to_be_bytes(), &[0, 0, 0, 1], &inner].concat();
+    let ip = Frame::ether([2; 6], [4; 6]).ipv4([10, 0, 0, 1], [10, 0, 0, 2]);
+    let whole = ip.udp(9, pollux_wire::tunnel::GTP_USER_PORT).payload(&gtp).to_vec();
+    let packet = mbuf(&pool, &whole);
+    let fragments = all(&Gso::plan(&packet, 1000, true, &pool).expect("GTP").expect("longer"));
+    let mut reassembler = Reassembler::new(4, 16, 10).expect("a table");
+    let back = fragments.into_iter().filter_map(|fragment| reassembler.push(fragment, 0)).last();
+    assert_eq!(back.map(|packet| bytes(&packet)[34..].to_vec()), Some(whole[34..].to_vec()));
+}
+
+#[test]
+fn a_datagram_that_only_its_padding_makes_too_long_stays() {
+    let pool = pool(8);
+    let mut whole =
+        Frame::ether([2; 6], [4; 6]).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(7, 9).payload(b"x").to_vec();
+    whole.resize(1200, 0);
+    assert!(Gso::plan(&mbuf(&pool, &whole), 1000, false, &pool).expect("UDP").is_none());
+    // As short as its header says: nothing is in it.
+    whole[16..18].copy_from_slice(&20_u16.to_be_bytes());
+    assert!(Gso::plan(&mbuf(&pool, &whole), 1000, false, &pool).expect("nothing").is_none());
+}
+
 #[test]
 fn segments_are_no_longer_than_an_mbuf_and_end_with_the_pool() {
     let pool = pool(8);
