@@ -11,14 +11,6 @@ use pollux_mlx5_abi::field::Field;
 use crate::error::KernelError;
 use crate::firmware::{Firmware, SHORT, begin};
 
-/// Of the packet and of one inside a tunnel, whether the version in an IP header can be matched; else it is the Ethernet type.
-/// Source: Linux `drivers/infiniband/hw/mlx5/fs.c`, `parse_flow_attr`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct IpVersions {
-    pub(crate) outer: bool,
-    pub(crate) inner: bool,
-}
-
 /// The blocks of capabilities. Those that the device does not have are zero.
 #[derive(Clone, Debug)]
 pub(crate) struct Caps {
@@ -127,13 +119,9 @@ impl Caps {
         &self.transmit
     }
 
-    /// Where rules of receive steering can match the version in an IP header.
-    pub(crate) fn ip_versions(&self) -> IpVersions {
-        let fields = FlowTableProperties::FT_FIELD_SUPPORT.of(&self.receive);
-        IpVersions {
-            outer: FlowTableFields::OUTER_IP_VERSION.is_set(fields),
-            inner: FlowTableFields::INNER_IP_VERSION.is_set(fields),
-        }
+    /// What rules of receive steering can match.
+    pub(crate) fn matched(&self) -> &[u8; FlowTableFields::BYTES] {
+        FlowTableProperties::FT_FIELD_SUPPORT.of(&self.receive)
     }
 
     /// How much of a frame must stand in the send entry, in the numbers of the firmware. `in_context` is what the virtual

@@ -79,7 +79,7 @@ impl Session {
             return Err(Errno::EINVAL);
         }
         let tirn = self.handles.get::<Qp>(request.qp_handle)?.tirn().ok_or(Errno::EINVAL)?;
-        let parsed = spec::parse(&specs[..bytes], count, self.core.caps.ip_versions())?;
+        let parsed = spec::parse(&specs[..bytes], count, self.core.caps.matched())?;
         let mut parents = vec![request.qp_handle];
         let counter = match parsed.counters {
             Some(handle) => {

@@ -22,6 +22,11 @@ impl UverbsChannel {
         Self { session: Mutex::new(Session::new(Arc::clone(&life.core), has_management)), life }
     }
 
+    /// The domain of queue pair 1, if this channel has it.
+    fn management_domain(&self) -> Option<u32> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner).management_domain
+    }
+
     /// The session, when the device is there.
     fn enter(&self) -> Result<MutexGuard<'_, Session>, Errno> {
         firmware::begin_call();
@@ -45,13 +50,14 @@ impl Channel for UverbsChannel {
             && let (Ok(command), Some(request)) = (call.number(a::WRITE_CMD), call.input(a::CORE_IN))
             && let Ok(command) = u32::try_from(command)
         {
-            self.life.core.find_destinations(command, request);
+            self.life.core.find_destinations(command, request, || self.management_domain());
         }
         method::call(&mut *self.enter()?, call)
     }
 
     unsafe fn write(&self, command: &mut WriteCall<'_>, route: Route) -> Result<(), Errno> {
-        self.life.core.find_destinations(command.command, command.core_in);
+        let core = &self.life.core;
+        core.find_destinations(command.command, command.core_in, || self.management_domain());
         let mut session = self.enter()?;
         if route == Route::Tunnelled && session.core.profile.no_invoke_write {
             return Err(Errno::EPROTONOSUPPORT);

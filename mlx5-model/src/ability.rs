@@ -19,16 +19,19 @@ pub enum Ability {
     DynamicConnections,
     /// [`Traits::signatures`].
     Signatures,
+    /// [`Traits::mpls`].
+    Mpls,
 }
 
 impl Ability {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::OnDemandPaging,
         Self::PaddedCompletions,
         Self::Hairpin,
         Self::DynamicConnections,
         Self::Signatures,
+        Self::Mpls,
     ];
 
     fn word(self) -> &'static str {
@@ -38,6 +41,7 @@ impl Ability {
             Self::Hairpin => "hairpin",
             Self::DynamicConnections => "dynamic-connections",
             Self::Signatures => "signatures",
+            Self::Mpls => "mpls",
         }
     }
 
@@ -49,6 +53,7 @@ impl Ability {
             Self::Hairpin => &mut traits.hairpin,
             Self::DynamicConnections => &mut traits.dynamic_connections,
             Self::Signatures => &mut traits.signatures,
+            Self::Mpls => &mut traits.mpls,
         };
         *ability = true;
     }
@@ -83,7 +88,7 @@ mod tests {
         }
         assert_eq!(
             "lasers".parse::<Ability>().expect_err("unknown").to_string(),
-            "with=lasers: is not one of on-demand-paging, padded-completions, hairpin, dynamic-connections, signatures"
+            "with=lasers: is not one of on-demand-paging, padded-completions, hairpin, dynamic-connections, signatures, mpls"
         );
     }
 
@@ -92,6 +97,6 @@ mod tests {
         let mut traits = Traits::default();
         Ability::ALL.iter().for_each(|ability| ability.enable(&mut traits));
         assert!(traits.on_demand_paging && traits.padded_completions && traits.hairpin);
-        assert!(traits.dynamic_connections && traits.signatures);
+        assert!(traits.dynamic_connections && traits.signatures && traits.mpls);
     }
 }

@@ -89,6 +89,10 @@ pub struct Traits {
     /// Data of keys has signatures, which are checked, made and stripped (signature handover): T10-DIF and CRCs over blocks. Cards from
     /// Connect-IB on have them, not all of them all kinds; a driver that is to see them asks for them here.
     pub signatures: bool,
+    /// Steering matches the first entry of an MPLS label stack: behind the Ethernet header, in GRE, in UDP. ConnectX-5 and newer do when
+    /// they are set up for it (`FLEX_PARSER_PROFILE_ENABLE=1`), which they are not as they come. Source: DPDK
+    /// `doc/guides/nics/mlx5.rst`, "MPLS".
+    pub mpls: bool,
     /// Two ends agree on options of their connection (ECE).
     pub ece: bool,
     /// Contexts of queue pairs tell that data is written in order, as it is: what comes early is kept until its turn, and
@@ -159,6 +163,7 @@ impl Default for Traits {
             selective_repeat: false,
             dynamic_connections: false,
             signatures: false,
+            mpls: false,
             ece: true,
             data_in_order: true,
             copies_memory: true,

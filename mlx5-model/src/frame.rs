@@ -5,7 +5,7 @@ mod tunnel;
 use pollux_wire::EtherType;
 use pollux_wire::ptype::{self, PacketType, Parsed};
 
-pub(crate) use tunnel::{Tunnels, VXLAN_PORTS_MAX};
+pub(crate) use tunnel::{Gre, Labels, Tunnels, VXLAN_PORTS_MAX};
 
 /// Bytes of a VLAN tag; a send queue keeps room for one in front of a frame.
 pub(crate) const TAG_BYTES: usize = 4;

@@ -5,10 +5,12 @@
 #[cfg(any(test, feature = "conformance"))]
 mod alone;
 mod feature;
+mod info;
 
 #[cfg(any(test, feature = "conformance"))]
 pub use alone::Alone;
 pub use feature::{ClockDriver, FlowDriver, RssDriver, VlanDriver};
+pub use info::{DriverInfo, PCI_ANY};
 
 pub use crate::burst::{BurstWatch, InBurst, QueueOwner};
 use crate::config::PortConfig;

@@ -23,20 +23,27 @@
 //! belong to the port and are named by [`FlowHandle`]s; they stay over stop and start, and go with a new configuration, a
 //! reset or the port.
 //!
+//! A pattern may go through one tunnel: `eth / ipv4 / udp / vxlan / eth / ipv4`. `vxlan` stands behind `udp`, `gre` behind `ipv4` or `ipv6`,
+//! `gre_key` behind `gre`, `mpls` behind `eth`, `vlan`, `ipv4`, `ipv6`, `udp`, `gre` or `gre_key`; behind any of these the inner headers begin anew.
+//! Where a rule leaves open what tells that the tunnel's header is there, it is filled in: UDP's destination port is VXLAN's 4789
+//! (RFC 7348, section 5) or MPLS' 6635 (RFC 7510, section 3), and GRE's protocol is that of the item behind it.
+//!
 //! Of two rules that match, the one of the smaller group number and then of the smaller priority number wins; of equals,
 //! either: the driver's documentation may say more. Packets that no rule matches take the way they would without rules, unless the port is isolated.
 mod action;
 pub(crate) mod check;
 mod item;
 mod part;
+mod pattern;
 mod plan;
 
 pub use action::{FlowAction, FlowActions, FlowRss};
 pub use item::{
-    EthFields, FlowItem, FlowItems, Ipv4Fields, Ipv6Fields, ItemMatch, TcpFields, UdpFields, VlanFields,
+    EthFields, FlowItem, FlowItems, GreFields, GreKeyFields, Ipv4Fields, Ipv6Fields, ItemMatch, MplsFields,
+    TcpFields, UdpFields, VlanFields, VxlanFields,
 };
 pub use part::FlowPart;
-pub use plan::{FlowFate, FlowPlan, L3, L4, Masked, Pattern};
+pub use plan::{FlowFate, FlowPlan, Headers, L3, L4, Masked, Pattern, Tunnel};
 
 use crate::PortId;
 use std::fmt;

@@ -18,7 +18,7 @@ use pollux_eal::event::EventFd;
 use pollux_eal::lcore::{Launched, LcoreId};
 use pollux_kit::{Console, Counted, IdlePolicy, Meter, Sampler};
 use pollux_mempool::MbufPool;
-use pollux_port::{MacAddress, PortId, PortState};
+use pollux_port::{MacAddress, Port, PortId, PortState, TxOffloads};
 
 use crate::engine::{
     Csum, Ends, Engine, FiveTupleSwap, Flowgen, IcmpEcho, Io, Mac, MacSwap, Mode, Noisy, NoisySettings,
@@ -297,7 +297,17 @@ impl Session {
     /// GRO where a stream receives, GSO where it sends.
     fn regroup(&self, plan: &Plan) -> Result<Option<Box<Regroup>>, String> {
         let (from, to) = (self.ports.get(plan.ports.0)?, self.ports.get(plan.ports.1)?);
-        let segments = self.bringup.ports.get(to.id).map_or(1, |port| port.info().max_tx_segments);
+        let info = self.bringup.ports.get(to.id).map(Port::info);
+        let chains = info.as_ref().is_some_and(|info| info.tx_offloads.contains(TxOffloads::MULTI_SEGS));
+        if from.gro && chains && !(to.wants.tx | to.open).contains(TxOffloads::MULTI_SEGS) {
+            // It came, or was configured, after GRO was switched on.
+            let (from, to) = plan.ports;
+            return Err(format!(
+                "Port {to} sends no packets of several mbufs, which GRO of port {from} makes: port stop {to}, \
+                 port config {to} tx_offload multi_segs on, port start {to}"
+            ));
+        }
+        let segments = info.map_or(1, |info| info.max_tx_segments);
         let gro = from.gro.then_some((self.settings.gro_flush, segments));
         let gso = if to.gso { Some((self.settings.gso_bytes, self.pool()?)) } else { None };
         Ok(Regroup::new(gro, gso, to.csum.tunnels))

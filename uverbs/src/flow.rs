@@ -4,9 +4,10 @@ use zerocopy::IntoBytes;
 
 use crate::abi::flags::{FlowFlags, FlowType};
 use crate::abi::flow::{
-    ACTION_COUNT, ACTION_DROP, ACTION_TAG, CountSpec, CreateFlow, CreateFlowResp, DestroyFlow, DropSpec, ETH,
-    EthFilter, EthSpec, FlowAttr, INNER, IPV4, IPV6, Ipv4Filter, Ipv4Spec, Ipv6Filter, Ipv6Spec, TCP,
-    TagSpec, TcpUdpFilter, TcpUdpSpec, TunnelSpec, UDP, VXLAN,
+    ACTION_COUNT, ACTION_DROP, ACTION_TAG, CountSpec, CreateFlow, CreateFlowResp, DestroyFlow, DropSpec, ESP,
+    ETH, EspFilter, EspSpec, EthFilter, EthSpec, FlowAttr, GRE, GreFilter, GreSpec, INNER, IPV4, IPV6,
+    Ipv4Filter, Ipv4Spec, Ipv6Filter, Ipv6Spec, MPLS, MplsSpec, TCP, TagSpec, TcpUdpFilter, TcpUdpSpec,
+    TunnelSpec, UDP, VXLAN,
 };
 use crate::abi::{id, write};
 use crate::handle::{CountersHandle, FlowHandle, QpHandle};
@@ -71,6 +72,30 @@ pub enum FlowSpec {
         /// Bits of it that count.
         mask: u32,
     },
+    /// An ESP header. mlx5's driver of Linux 6.1 matches none: `EOPNOTSUPP`.
+    Esp {
+        /// Values.
+        value: EspFilter,
+        /// Bits that count.
+        mask: EspFilter,
+    },
+    /// A GRE header. mlx5 matches protocol and key: `EOPNOTSUPP` for flags.
+    Gre {
+        /// Values.
+        value: GreFilter,
+        /// Bits that count.
+        mask: GreFilter,
+    },
+    /// The first entry of an MPLS label stack: behind the spec of a UDP or GRE header that of the packet in it, else that behind the
+    /// Ethernet header. mlx5: `EOPNOTSUPP` where the card is not set up for it (`FLEX_PARSER_PROFILE_ENABLE=1`).
+    Mpls {
+        /// Label in the upper 20 bits, then traffic class (3), bottom of stack (1), time to live (8).
+        value: u32,
+        /// Bits of it that count.
+        mask: u32,
+        /// The one inside a tunnel.
+        inner: bool,
+    },
     /// Completions carry this mark.
     Tag(u32),
     /// It goes nowhere.
@@ -114,6 +139,11 @@ impl FlowSpec {
             Self::Tcp { value, mask, inner } => spec!(TcpUdpSpec, kind(TCP, inner), val: value, mask: mask),
             Self::Udp { value, mask, inner } => spec!(TcpUdpSpec, kind(UDP, inner), val: value, mask: mask),
             Self::Vxlan { value, mask } => spec!(TunnelSpec, VXLAN, val: value.into(), mask: mask.into()),
+            Self::Esp { value, mask } => spec!(EspSpec, ESP, val: value, mask: mask),
+            Self::Gre { value, mask } => spec!(GreSpec, GRE, val: value, mask: mask),
+            Self::Mpls { value, mask, inner } => {
+                spec!(MplsSpec, kind(MPLS, inner), val: value.into(), mask: mask.into());
+            }
             Self::Tag(tag) => spec!(TagSpec, ACTION_TAG, tag_id: tag),
             Self::Drop => spec!(DropSpec, ACTION_DROP),
             Self::Count(counters) => spec!(CountSpec, ACTION_COUNT, handle: counters.0),
@@ -217,6 +247,34 @@ mod tests {
         ]
         .concat();
         assert_eq!(rule.request().expect("short"), expected);
+    }
+
+    /// The same of tunnels' headers.
+    #[test]
+    fn headers_of_tunnels_are_laid_out_as_the_kernel_reads_them() {
+        let gre = |protocol: u16, key: u32| GreFilter {
+            protocol: protocol.into(),
+            key: key.into(),
+            ..GreFilter::default()
+        };
+        let esp = |spi: u32| EspFilter { spi: spi.into(), ..EspFilter::default() };
+        let bytes = |spec: FlowSpec| {
+            let mut bytes = Vec::new();
+            spec.append(&mut bytes);
+            bytes
+        };
+        assert_eq!(
+            bytes(FlowSpec::Gre { value: gre(0x6558, 0x0102_0304), mask: gre(0xffff, 0xff) }),
+            [0x51, 0, 0, 0, 24, 0, 0, 0, 0, 0, 0x65, 0x58, 1, 2, 3, 4, 0, 0, 0xff, 0xff, 0, 0, 0, 0xff]
+        );
+        assert_eq!(
+            bytes(FlowSpec::Esp { value: esp(0x0a0b_0c0d), mask: esp(u32::MAX) }),
+            [0x34, 0, 0, 0, 24, 0, 0, 0, 10, 11, 12, 13, 0, 0, 0, 0, 255, 255, 255, 255, 0, 0, 0, 0]
+        );
+        assert_eq!(
+            bytes(FlowSpec::Mpls { value: 0x0012_3140, mask: 0xffff_f000, inner: true }),
+            [0x60, 1, 0, 0, 16, 0, 0, 0, 0, 0x12, 0x31, 0x40, 0xff, 0xff, 0xf0, 0]
+        );
     }
 
     #[test]

@@ -77,8 +77,12 @@ layouts! {
         GRE_KEY_L as "gre_key.nvgre.lo": field(0x10, 7, 0),
     }
 
-    /// Metadata registers.
+    /// First entries of MPLS label stacks as they stand in packets, metadata registers.
     MatchMisc2 = "fte_match_set_misc2" [64] {
+        OUTER_FIRST_MPLS: run(0x00, 4),
+        INNER_FIRST_MPLS: run(0x04, 4),
+        OUTER_FIRST_MPLS_OVER_GRE: run(0x08, 4),
+        OUTER_FIRST_MPLS_OVER_UDP: run(0x0c, 4),
         METADATA_REG_C_7: field(0x10, 31, 0),
         METADATA_REG_C_6: field(0x14, 31, 0),
         METADATA_REG_C_5: field(0x18, 31, 0),

@@ -1,15 +1,15 @@
 //! What a rule of verbs matches and does, as the firmware's match. Source: Linux `drivers/infiniband/hw/mlx5/fs.c`,
 //! `parse_flow_attr`, `is_valid_ethertype`, `flow_is_multicast_only`.
 
-use pollux_mlx5_abi::command::matching::{MatchHeaders, MatchMisc, MatchParameters};
+use pollux_mlx5_abi::caps::flow_table::FlowTableFields;
+use pollux_mlx5_abi::command::matching::{MatchHeaders, MatchMisc, MatchMisc2, MatchParameters};
 use pollux_uverbs::Errno;
 use pollux_uverbs::abi::flow::{
-    ACTION_COUNT, ACTION_DROP, ACTION_TAG, CountSpec, ETH, EthFilter, INNER, IPV4, IPV6, Ipv4Filter,
-    Ipv6Filter, TCP, TagSpec, TcpUdpFilter, UDP, VXLAN,
+    ACTION_COUNT, ACTION_DROP, ACTION_TAG, CountSpec, ESP, ETH, EthFilter, GRE, GreFilter, INNER, IPV4, IPV6,
+    Ipv4Filter, Ipv6Filter, MPLS, TCP, TagSpec, TcpUdpFilter, UDP, VXLAN,
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::capability::IpVersions;
 use crate::steering::Match;
 use crate::udata::{is_cleared, lenient};
 
@@ -21,6 +21,7 @@ const ETHERTYPE_IPV6: u16 = 0x86dd;
 const ETHERTYPE_MPLS: [u16; 2] = [0x8847, 0x8848];
 const PROTOCOL_TCP: u8 = 6;
 const PROTOCOL_UDP: u8 = 17;
+const PROTOCOL_GRE: u8 = 47;
 
 /// What a rule says.
 #[derive(Debug)]
@@ -37,8 +38,20 @@ pub(super) struct Parsed {
 /// A side of the match: mask or value.
 type Headers = [u8; MatchHeaders::BYTES];
 
+/// What the card can match.
+type Matched = [u8; FlowTableFields::BYTES];
+
+/// Where a header stands.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// Inside a tunnel.
+    inner: bool,
+    /// The kind of the spec before it; 0 for the first.
+    behind: u32,
+}
+
 /// Reads `count` specs that take up all of `bytes`.
-pub(super) fn parse(mut bytes: &[u8], count: usize, versions: IpVersions) -> Result<Parsed, Errno> {
+pub(super) fn parse(mut bytes: &[u8], count: usize, matched: &Matched) -> Result<Parsed, Errno> {
     let mut parsed = Parsed {
         mask: Box::new([0; MatchParameters::BYTES]),
         value: Box::new([0; MatchParameters::BYTES]),
@@ -48,7 +61,8 @@ pub(super) fn parse(mut bytes: &[u8], count: usize, versions: IpVersions) -> Res
         multicast_only: false,
     };
     let mut layers = [Layers::default(); 2];
-    for index in 0..count {
+    let mut behind = 0;
+    for _ in 0..count {
         let head = bytes.first_chunk::<HEAD>().ok_or(Errno::EINVAL)?;
         let [a, b, c, d, e, f, g, h] = *head;
         let kind = u32::from_ne_bytes([a, b, c, d]);
@@ -76,9 +90,10 @@ pub(super) fn parse(mut bytes: &[u8], count: usize, versions: IpVersions) -> Res
             _ => {
                 let inner = kind & INNER != 0;
                 let layer = &mut layers[usize::from(inner)];
-                header(&mut parsed, layer, kind & !INNER, (inner, versions), &spec[HEAD..], index == 0)?;
+                header(&mut parsed, layer, kind & !INNER, Place { inner, behind }, &spec[HEAD..], matched)?;
             }
         }
+        behind = kind;
     }
     if !bytes.is_empty() || !layers.iter().all(Layers::agree) {
         return Err(Errno::EINVAL);
@@ -120,10 +135,11 @@ fn header(
     parsed: &mut Parsed,
     layers: &mut Layers,
     kind: u32,
-    (inner, versions): (bool, IpVersions),
+    Place { inner, behind }: Place,
     body: &[u8],
-    first: bool,
+    matched: &Matched,
 ) -> Result<(), Errno> {
+    let first = behind == 0;
     let place = if inner { MatchParameters::INNER_HEADERS } else { MatchParameters::OUTER_HEADERS };
     let (mut mask, mut value) = (place.get(&parsed.mask), place.get(&parsed.value));
     match kind {
@@ -144,7 +160,7 @@ fn header(
                 return Err(Errno::EOPNOTSUPP);
             }
             layers.ip = Some(ETHERTYPE_IPV4);
-            set_version(versions, inner, &mut mask, &mut value, 4);
+            set_version(matched, inner, &mut mask, &mut value, 4);
             for (side, from) in [(&mut mask, &bits), (&mut value, &fields)] {
                 MatchHeaders::SRC_IPV4.set(side, from.src_ip.get());
                 MatchHeaders::DST_IPV4.set(side, from.dst_ip.get());
@@ -161,7 +177,7 @@ fn header(
                 return Err(Errno::EOPNOTSUPP);
             }
             layers.ip = Some(ETHERTYPE_IPV6);
-            set_version(versions, inner, &mut mask, &mut value, 6);
+            set_version(matched, inner, &mut mask, &mut value, 6);
             for (side, from) in [(&mut mask, &bits), (&mut value, &fields)] {
                 MatchHeaders::SRC_IPV6.set(side, from.src_ip);
                 MatchHeaders::DST_IPV6.set(side, from.dst_ip);
@@ -202,6 +218,35 @@ fn header(
                 MatchMisc::VXLAN_VNI.set(MatchParameters::MISC_PARAMETERS.of_mut(side), vni);
             }
         }
+        GRE => {
+            let (fields, bits): (GreFilter, GreFilter) = sides(body)?;
+            if bits.c_ks_res0_ver.get() != 0 {
+                return Err(Errno::EOPNOTSUPP);
+            }
+            set_protocol(&mut mask, &mut value, 0xff, PROTOCOL_GRE)?;
+            for (side, from) in [(&mut parsed.mask, &bits), (&mut parsed.value, &fields)] {
+                let misc = MatchParameters::MISC_PARAMETERS.of_mut(side);
+                MatchMisc::GRE_PROTOCOL.set(misc, from.protocol.get().into());
+                MatchMisc::GRE_KEY_H.set(misc, from.key.get() >> 8);
+                MatchMisc::GRE_KEY_L.set(misc, from.key.get() & 0xff);
+            }
+        }
+        MPLS => {
+            let (fields, bits): ([u8; 4], [u8; 4]) = sides(body)?;
+            let (can, label) = match behind {
+                UDP => (FlowTableFields::OUTER_FIRST_MPLS_OVER_UDP, MatchMisc2::OUTER_FIRST_MPLS_OVER_UDP),
+                GRE => (FlowTableFields::OUTER_FIRST_MPLS_OVER_GRE, MatchMisc2::OUTER_FIRST_MPLS_OVER_GRE),
+                _ if inner => (FlowTableFields::INNER_FIRST_MPLS, MatchMisc2::INNER_FIRST_MPLS),
+                _ => (FlowTableFields::OUTER_FIRST_MPLS, MatchMisc2::OUTER_FIRST_MPLS),
+            };
+            if mpls_fields(bits) & !can.get(matched) != 0 {
+                return Err(Errno::EOPNOTSUPP);
+            }
+            label.set(MatchParameters::MISC_PARAMETERS_2.of_mut(&mut parsed.mask), bits);
+            label.set(MatchParameters::MISC_PARAMETERS_2.of_mut(&mut parsed.value), fields);
+        }
+        // As Linux 6.1; older ones matched the index.
+        ESP => return Err(Errno::EOPNOTSUPP),
         _ => return Err(Errno::EINVAL),
     }
     place.set(&mut parsed.mask, mask);
@@ -224,9 +269,18 @@ fn ethernet(side: &mut Headers, from: &EthFilter, bits: &EthFilter) {
     }
 }
 
-fn set_version(versions: IpVersions, inner: bool, mask: &mut Headers, value: &mut Headers, version: u32) {
-    let matched = if inner { versions.inner } else { versions.outer };
-    if matched {
+/// Which fields of a label stack's entry are asked for: a bit each. Source: Linux `include/linux/mlx5/device.h`,
+/// `MLX5_FIELD_SUPPORT_MPLS_*`; `drivers/infiniband/hw/mlx5/fs.c`, `check_mpls_supp_fields`.
+fn mpls_fields(mask: [u8; 4]) -> u32 {
+    let mask = u32::from_be_bytes(mask);
+    let fields = [mask >> 12, mask >> 9 & 7, mask >> 8 & 1, mask & 0xff];
+    fields.iter().enumerate().map(|(bit, field)| u32::from(*field != 0) << bit).sum()
+}
+
+/// What is matched is the version in the IP header where the card can; else it is the Ethernet type.
+fn set_version(matched: &Matched, inner: bool, mask: &mut Headers, value: &mut Headers, version: u32) {
+    let by = if inner { FlowTableFields::INNER_IP_VERSION } else { FlowTableFields::OUTER_IP_VERSION };
+    if by.is_set(matched) {
         MatchHeaders::IP_VERSION.set(mask, 0xf);
         MatchHeaders::IP_VERSION.set(value, version);
     } else {
@@ -241,16 +295,16 @@ fn set_service(side: &mut Headers, byte: u8) {
     MatchHeaders::IP_DSCP.set(side, u32::from(byte >> 2));
 }
 
-/// A protocol that was said before must be the same.
+/// A protocol that was said before must be the same, and as much of it count. Source: Linux `drivers/infiniband/hw/mlx5/fs.c`,
+/// `set_proto`.
 fn set_protocol(mask: &mut Headers, value: &mut Headers, bits: u8, protocol: u8) -> Result<(), Errno> {
-    let (had, was) = (MatchHeaders::IP_PROTOCOL.get(mask), MatchHeaders::IP_PROTOCOL.get(value));
-    if had != 0 {
-        // Source: Linux `drivers/infiniband/hw/mlx5/fs.c`, `set_proto`.
-        return if bits != 0 && (had & u32::from(bits) & (was ^ u32::from(protocol))) != 0 {
-            Err(Errno::EINVAL)
-        } else {
-            Ok(())
-        };
+    let said = (MatchHeaders::IP_PROTOCOL.get(mask), MatchHeaders::IP_PROTOCOL.get(value));
+    if bits == 0 {
+        return Ok(());
+    }
+    if said.0 != 0 {
+        let agree = said == (bits.into(), protocol.into());
+        return if agree { Ok(()) } else { Err(Errno::EINVAL) };
     }
     MatchHeaders::IP_PROTOCOL.set(mask, bits.into());
     MatchHeaders::IP_PROTOCOL.set(value, protocol.into());

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pollux_mlx5_abi::cqe::{Cqe64, Validity};
 use pollux_mlx5_kernel::DoorProfile;
+use pollux_mlx5_model::DeviceConfig;
 use pollux_uverbs::abi::flags::{Access, FlowFlags, FlowType, WqState};
-use pollux_uverbs::abi::flow::{EthFilter, Ipv4Filter, TcpUdpFilter};
+use pollux_uverbs::abi::flow::{EspFilter, EthFilter, GreFilter, Ipv4Filter, TcpUdpFilter};
 use pollux_uverbs::flow::{FlowRule, FlowSpec};
 use pollux_uverbs::mr::MrRequest;
 use pollux_uverbs::wq::WqChange;
@@ -30,7 +31,11 @@ struct Field {
 
 impl Field {
     fn new(count: u32) -> Self {
-        let bench = Bench::new(DoorProfile::default());
+        Self::with(count, DeviceConfig::default())
+    }
+
+    fn with(count: u32, config: DeviceConfig) -> Self {
+        let bench = Bench::with(DoorProfile::default(), config);
         let opened = bench.open();
         let cq = opened.cq(8, None);
         let buffers = opened.zone(count as usize * 16 * 2048);
@@ -280,6 +285,110 @@ fn two_rules_alike_both_get_the_frame() {
     assert_eq!(came, [(0, 0), (1, 0)]);
     field.remove(one);
     assert_eq!(field.arrive(&frame), [(1, 0)]);
+    field.close();
+}
+
+/// The same packet's front with a header of another protocol, and what stands behind it.
+fn tunneled(protocol: u8, behind: &[u8]) -> Vec<u8> {
+    let mut frame = packet(OURS, [10, 0, 0, 1], 0);
+    frame[23] = protocol;
+    frame[34..34 + behind.len()].copy_from_slice(behind);
+    frame
+}
+
+#[test]
+fn gre_is_taken_by_its_protocol_and_key() {
+    let mut field = Field::new(2);
+    let gre = |protocol: u16, key: u32| GreFilter {
+        protocol: protocol.into(),
+        key: key.into(),
+        ..GreFilter::default()
+    };
+    let keyed = FlowSpec::Gre { value: gre(0x6558, 7), mask: gre(0xffff, u32::MAX) };
+    let any = FlowSpec::Gre { value: gre(0, 0), mask: gre(0, 0) };
+    field.add(&field.rule(0, 0, &[to(OURS), any_ipv4(), keyed]));
+    field.add(&field.rule(1, 1, &[to(OURS), any_ipv4(), any]));
+    assert_eq!(field.arrive(&tunneled(47, &[0x20, 0, 0x65, 0x58, 0, 0, 0, 7])), [(0, 0)]);
+    assert_eq!(field.arrive(&tunneled(47, &[0x20, 0, 0x65, 0x58, 0, 0, 0, 8])), [(1, 0)]);
+    assert_eq!(field.arrive(&tunneled(47, &[0, 0, 8, 0])), [(1, 0)]);
+    assert_eq!(field.arrive(&packet(OURS, [10, 0, 0, 1], 0x6558)), []);
+    let flags = GreFilter { c_ks_res0_ver: 0x2000.into(), ..GreFilter::default() };
+    let by_flags = FlowSpec::Gre { value: flags, mask: flags };
+    assert_eq!(errno(field.try_add(&field.rule(0, 0, &[by_flags]))), Errno::EOPNOTSUPP);
+    field.close();
+}
+
+#[test]
+fn mpls_is_taken_where_the_card_is_set_up_for_it() {
+    let label = FlowSpec::Mpls { value: 0x1234_5000, mask: 0xffff_f000, inner: false };
+    let any_gre = FlowSpec::Gre { value: GreFilter::default(), mask: GreFilter::default() };
+    let plain = Field::new(1);
+    assert_eq!(errno(plain.try_add(&plain.rule(0, 0, &[to(OURS), label]))), Errno::EOPNOTSUPP);
+    plain.close();
+    let mut config = DeviceConfig::default();
+    config.traits.mpls = true;
+    let mut field = Field::with(4, config);
+    let inner = FlowSpec::Mpls { value: 0x1234_5000, mask: 0xffff_f000, inner: true };
+    for (queue, specs) in [
+        &[to(OURS), label][..],
+        &[to(OURS), any_ipv4(), any_gre, label],
+        &[to(OURS), any_ipv4(), port(6635), label],
+        &[to(OURS), any_ipv4(), any_gre, FlowSpec::Tag(3), inner],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        field.add(&field.rule(queue, 0, specs));
+    }
+    let entry = [0x12, 0x34, 0x51, 0x40];
+    let mut first = packet(OURS, [0; 4], 0);
+    first[12..18].copy_from_slice(&[0x88, 0x47, entry[0], entry[1], entry[2], entry[3]]);
+    assert_eq!(field.arrive(&first), [(0, 0)]);
+    first[15] = 0x35;
+    assert_eq!(field.arrive(&first), []);
+    assert_eq!(field.arrive(&tunneled(47, &[&[0, 0, 0x88, 0x47], &entry[..]].concat())), [(1, 0)]);
+    let mut datagram = packet(OURS, [10, 0, 0, 1], 6635);
+    datagram[42..46].copy_from_slice(&entry);
+    assert_eq!(field.arrive(&datagram), [(2, 0)]);
+    let framed = [&[0, 0, 0x65, 0x58][..], &first[..12], &[0x88, 0x47], &entry].concat();
+    assert_eq!(field.arrive(&tunneled(47, &framed)), [(3, 3)]);
+    field.close();
+}
+
+#[test]
+fn specs_that_disagree_or_that_no_card_matches_are_refused() {
+    let field = Field::new(1);
+    let esp = |spi: u32| EspFilter { spi: spi.into(), ..EspFilter::default() };
+    let by_index = FlowSpec::Esp { value: esp(1), mask: esp(u32::MAX) };
+    assert_eq!(errno(field.try_add(&field.rule(0, 0, &[any_ipv4(), by_index]))), Errno::EOPNOTSUPP);
+    let protocol = |proto, bits| FlowSpec::Ipv4 {
+        value: Ipv4Filter { proto, ..Ipv4Filter::default() },
+        mask: Ipv4Filter { proto: bits, ..Ipv4Filter::default() },
+        inner: false,
+    };
+    let gre = FlowSpec::Gre { value: GreFilter::default(), mask: GreFilter::default() };
+    for (said, behind, agree) in [
+        (protocol(17, 0xff), port(9), true),
+        (protocol(6, 0xff), port(9), false),
+        // A protocol of which less counts is another.
+        (protocol(17, 0x1f), port(9), false),
+        (protocol(47, 0xff), gre, true),
+        (protocol(17, 0xff), gre, false),
+        (port(9), gre, false),
+        (port(9), protocol(0, 0), true),
+    ] {
+        let added = field.try_add(&field.rule(0, 0, &[said, behind]));
+        match added {
+            Ok(rule) => {
+                assert!(agree, "{said:?}, {behind:?}");
+                field.remove(rule);
+            }
+            Err(_) => {
+                assert_eq!(errno(added), Errno::EINVAL);
+                assert!(!agree, "{said:?}, {behind:?}");
+            }
+        }
+    }
     field.close();
 }
 

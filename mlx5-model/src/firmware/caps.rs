@@ -279,6 +279,8 @@ impl Traits {
             (E::MAX_VXLAN_UDP_PORTS, if self.vxlan { VXLAN_PORTS_MAX as u32 } else { 0 }),
             (E::TUNNEL_STATELESS_GRE, self.gre.into()),
             (E::TUNNEL_STATELESS_GENEVE_RX, self.geneve.into()),
+            (E::TUNNEL_STATELESS_MPLS_OVER_GRE, self.mpls.into()),
+            (E::TUNNEL_STATELESS_MPLS_OVER_UDP, self.mpls.into()),
             (E::TUNNEL_STATELESS_GENEVE_TX, self.geneve.into()),
             (E::TUNNEL_STATELESS_IP_OVER_IP, self.ip_in_ip.into()),
             (E::TUNNEL_STATELESS_IP_OVER_IP_RX, self.ip_in_ip.into()),
@@ -336,7 +338,10 @@ fn atomic(dynamic_connections: bool) -> [u8; 256] {
     caps
 }
 
-fn flow_table_properties(match_ip_version: bool) -> [u8; FlowTableProperties::BYTES] {
+/// Label, traffic class, bottom of stack, time to live. Source: Linux `include/linux/mlx5/device.h`, `MLX5_FIELD_SUPPORT_MPLS_*`.
+const MPLS_FIELDS: u32 = 0xf;
+
+fn flow_table_properties(traits: &Traits) -> [u8; FlowTableProperties::BYTES] {
     use FlowTableProperties as P;
     let mut properties = P::ZERO;
     for (field, value) in [
@@ -405,8 +410,19 @@ fn flow_table_properties(match_ip_version: bool) -> [u8; FlowTableProperties::BY
     ] {
         field.set(&mut fields, 1);
     }
-    F::OUTER_IP_VERSION.set(&mut fields, match_ip_version.into());
-    F::INNER_IP_VERSION.set(&mut fields, match_ip_version.into());
+    let mpls = if traits.mpls { MPLS_FIELDS } else { 0 };
+    for (field, value) in [
+        (F::OUTER_IP_VERSION, traits.match_ip_version.into()),
+        (F::INNER_IP_VERSION, traits.match_ip_version.into()),
+        (F::OUTER_GRE_PROTOCOL, traits.gre.into()),
+        (F::OUTER_GRE_KEY, traits.gre.into()),
+        (F::OUTER_FIRST_MPLS, mpls),
+        (F::INNER_FIRST_MPLS, mpls),
+        (F::OUTER_FIRST_MPLS_OVER_GRE, mpls),
+        (F::OUTER_FIRST_MPLS_OVER_UDP, mpls),
+    ] {
+        field.set(&mut fields, value);
+    }
     P::FT_FIELD_SUPPORT.set(&mut properties, fields);
     P::FT_FIELD_BITMASK_SUPPORT.set(&mut properties, fields);
     properties
@@ -417,8 +433,7 @@ impl Traits {
         use {FlowTableNicCaps as N, FlowTableProperties as P};
         let mut caps = N::ZERO;
         N::NIC_RX_MULTI_PATH_TIRS.set(&mut caps, 1);
-        let (mut receive, mut transmit) =
-            (flow_table_properties(self.match_ip_version), flow_table_properties(self.match_ip_version));
+        let (mut receive, mut transmit) = (flow_table_properties(self), flow_table_properties(self));
         if self.change_packets {
             let log = |most: usize| most.ilog2();
             for properties in [&mut receive, &mut transmit] {

@@ -212,7 +212,7 @@ impl Core {
         let criteria = G::MATCH_CRITERIA_ENABLE.get(input);
         need!(call.may_change(self.steering.tables.owner(number)), BAD_RES_ERR, 16);
         need!(G::GROUP_TYPE.get(input) == 0, BAD_PARAM_ERR, 17);
-        let Some(mask) = Mask::new(criteria, G::MATCH_CRITERIA.of(input)) else {
+        let Some(mask) = Mask::new(criteria, G::MATCH_CRITERIA.of(input), &self.tunnels) else {
             return Err(no(status::BAD_PARAM_ERR, 18));
         };
         let versions = [MatchParameters::OUTER_HEADERS, MatchParameters::INNER_HEADERS]

@@ -22,6 +22,10 @@ const GENEVE_BYTES: usize = 8;
 const GRE: u8 = 47;
 const GRE_BYTES: usize = 4;
 const GRE_OPTIONAL: [u16; 3] = [0x8000, 0x2000, 0x1000];
+/// Ethertypes of MPLS, to one and to many, and the UDP port behind which a label stack stands. Source: RFC 5332, section 4; RFC 7510,
+/// section 3; DPDK `drivers/net/mlx5/mlx5_flow.h`, `MLX5_UDP_PORT_MPLS`.
+const MPLS: [u16; 2] = [0x8847, 0x8848];
+const MPLS_PORT: u16 = 6635;
 /// Routing. Cards look at no version: rdma-core `tests/utils.py`, `gen_gre_header`, writes 1, and tunnels of `tests/test_mlx5_dr.py`,
 /// `packet_reformat_actions`, come off; matching has the three flags above and the protocol. Source of that: DPDK
 /// `drivers/net/mlx5/mlx5_flow.c`, `mlx5_flow_validate_item_gre`; Linux `include/linux/mlx5/mlx5_ifc.h`,
@@ -40,6 +44,31 @@ pub(crate) struct Tunnels {
     gre: bool,
     geneve: bool,
     ip_in_ip: bool,
+    mpls: bool,
+}
+
+/// A header of GRE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Gre {
+    /// Flags and version.
+    pub(crate) flags: u16,
+    /// Ethertype of what it carries.
+    pub(crate) protocol: u16,
+    /// Where its key stands, if it has one.
+    pub(crate) key: Option<usize>,
+    /// Where it ends.
+    pub(crate) end: usize,
+}
+
+/// Where the first entries of MPLS label stacks stand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Labels {
+    /// Behind the Ethernet header.
+    pub(crate) outer: Option<usize>,
+    /// Behind that inside the tunnel.
+    pub(crate) inner: Option<usize>,
+    pub(crate) in_gre: Option<usize>,
+    pub(crate) in_udp: Option<usize>,
 }
 
 impl Tunnels {
@@ -49,6 +78,7 @@ impl Tunnels {
             gre: card.gre,
             geneve: card.geneve,
             ip_in_ip: card.ip_in_ip,
+            mpls: card.mpls,
         }
     }
 
@@ -85,6 +115,56 @@ impl Tunnels {
             })
     }
 
+    /// Whether the fields of GRE headers are known.
+    pub(crate) fn knows_gre(&self) -> bool {
+        self.gre
+    }
+
+    /// Whether MPLS label stacks are known.
+    pub(crate) fn knows_mpls(&self) -> bool {
+        self.mpls
+    }
+
+    /// The header of GRE behind `outer`.
+    pub(crate) fn gre(&self, frame: &[u8], outer: &Headers) -> Option<Gre> {
+        let is_gre = outer.protocol == GRE && outer.ip != Ip::None && !outer.fragment;
+        if !self.gre || !is_gre || frame.len() < outer.l4 + GRE_BYTES {
+            return None;
+        }
+        let flags = be16(frame, outer.l4);
+        let words = |optional: &[u16]| optional.iter().filter(|flag| flags & **flag != 0).count() * 4;
+        let [checksum, key, _] = GRE_OPTIONAL;
+        let at = outer.l4 + GRE_BYTES + words(&[checksum]);
+        Some(Gre {
+            flags,
+            protocol: be16(frame, outer.l4 + 2),
+            key: (flags & key != 0).then_some(at),
+            end: outer.l4 + GRE_BYTES + words(&GRE_OPTIONAL),
+        })
+    }
+
+    /// The first entries of label stacks; `gre` is the header of GRE, if there is one.
+    pub(crate) fn labels(
+        &self,
+        frame: &[u8],
+        outer: &Headers,
+        inner: Option<&Headers>,
+        gre: Option<Gre>,
+    ) -> Labels {
+        if !self.mpls {
+            return Labels::default();
+        }
+        let behind = |headers: &Headers| MPLS.contains(&headers.ether_type).then_some(headers.l3);
+        let gre = gre.filter(|gre| MPLS.contains(&gre.protocol));
+        let is_udp = outer.transport == Transport::Udp && be16(frame, outer.l4 + 2) == MPLS_PORT;
+        Labels {
+            outer: behind(outer),
+            inner: inner.and_then(behind),
+            in_gre: gre.map(|gre| gre.end),
+            in_udp: is_udp.then_some(outer.payload),
+        }
+    }
+
     /// The headers inside the tunnel that `outer` belong to, if it is one that the card knows.
     #[inline]
     pub(crate) fn inside(&self, frame: &[u8], outer: &Headers) -> Option<Headers> {
@@ -112,13 +192,9 @@ impl Tunnels {
     #[cold]
     fn inside_ip(&self, frame: &[u8], outer: &Headers) -> Option<Headers> {
         match outer.protocol {
-            GRE if self.gre => {
-                let flags = be16(frame, outer.l4);
-                if flags & GRE_BEYOND != 0 {
-                    return None;
-                }
-                let optional = GRE_OPTIONAL.iter().filter(|flag| flags & **flag != 0).count() * 4;
-                carried(frame, outer.l4 + GRE_BYTES + optional, EtherType(be16(frame, outer.l4 + 2)))
+            GRE => {
+                let gre = self.gre(frame, outer).filter(|gre| gre.flags & GRE_BEYOND == 0)?;
+                carried(frame, gre.end, EtherType(gre.protocol))
             }
             protocol if self.ip_in_ip && IP_IN_IP.contains(&protocol) => {
                 let kind = if protocol == IP_IN_IP[0] { EtherType::IPV4 } else { EtherType::IPV6 };

@@ -2,15 +2,18 @@
 
 use pollux_mlx5_abi::command::flow::criteria;
 
-use crate::frame::{Headers, Ip, Transport, Tunnels, be16, is_tag};
+use crate::frame::{Gre, Headers, Ip, Labels, Transport, Tunnels, be16, is_tag};
 
 /// Words of 8 bytes in match parameters, and in one part of them.
 const WORDS: usize = 64;
 const PART: usize = 8;
-/// The first words of the parts behind the outer headers that the device fills in: misc, inner headers, misc 3.
+/// The first words of the parts behind the outer headers that the device fills in: misc, inner headers, misc 2 and 3.
 const MISC: usize = 8;
 const INNER: usize = 16;
+const MISC_2: usize = 24;
 const MISC_3: usize = 32;
+/// Flags of GRE that are matched, in the misc part as in the header: checksum, key, sequence number.
+const GRE_FLAGS: u8 = 0xb0;
 
 /// The bits that a group looks at: words that are not all zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,7 +22,7 @@ pub(crate) struct Mask {
     criteria: u32,
 }
 
-/// Criteria that this device can match.
+/// Criteria that every device can match.
 const CRITERIA: u32 = criteria::OUTER_HEADERS
     | criteria::MISC_PARAMETERS
     | criteria::INNER_HEADERS
@@ -27,9 +30,10 @@ const CRITERIA: u32 = criteria::OUTER_HEADERS
 
 impl Mask {
     /// The mask in a group's criteria, of the parts that are enabled. `None` when it asks for what the device does not
-    /// parse.
-    pub(crate) fn new(enabled: u32, parameters: &[u8; 512]) -> Option<Self> {
-        if enabled & !CRITERIA != 0 {
+    /// parse, which depends on the `tunnels` that it knows.
+    pub(crate) fn new(enabled: u32, parameters: &[u8; 512], tunnels: &Tunnels) -> Option<Self> {
+        let labels = if tunnels.knows_mpls() { criteria::MISC_PARAMETERS_2 } else { 0 };
+        if enabled & !(CRITERIA | labels) != 0 {
             return None;
         }
         let mut words = Vec::new();
@@ -48,7 +52,8 @@ impl Mask {
                 allowed.get(at).is_none_or(|allowed| mask & !u64::from_ne_bytes(*allowed) == 0)
             })
         };
-        if !known(MISC, &misc_known()) || !known(MISC_3, &misc_3_known()) {
+        let parts = [(MISC, misc_known(tunnels)), (MISC_2, misc_2_known(tunnels)), (MISC_3, misc_3_known())];
+        if !parts.iter().all(|(from, allowed)| known(*from, allowed)) {
             return None;
         }
         Some(Self { words, criteria: enabled })
@@ -99,16 +104,31 @@ impl Mask {
     }
 }
 
-/// Bytes of the misc part that are filled in: the queue that sends, second tags, the network identifier of VXLAN, flow labels of IPv6. Source: see
+/// Bytes of the misc part that are filled in: the queue that sends, second tags, the network identifier of VXLAN, flow labels of IPv6, and
+/// flags, protocol and key of GRE where the device knows it. Source: see
 /// [`MatchMisc`](pollux_mlx5_abi::command::matching::MatchMisc).
-fn misc_known() -> [u8; 64] {
+fn misc_known(tunnels: &Tunnels) -> [u8; 64] {
     let mut known = [0; 64];
+    if tunnels.knows_gre() {
+        known[0] = GRE_FLAGS;
+        known[14..20].fill(0xff);
+    }
     known[1..4].fill(0xff);
     known[8..12].fill(0xff);
     known[12] = 0xf0;
     known[20..23].fill(0xff);
     for at in [28, 32] {
         known[at..at + 4].copy_from_slice(&[0, 0x0f, 0xff, 0xff]);
+    }
+    known
+}
+
+/// Bytes of the misc 2 part that are filled in: label stacks, where the device knows MPLS. Source: see
+/// [`MatchMisc2`](pollux_mlx5_abi::command::matching::MatchMisc2).
+fn misc_2_known(tunnels: &Tunnels) -> [u8; 64] {
+    let mut known = [0; 64];
+    if tunnels.knows_mpls() {
+        known[..16].fill(0xff);
     }
     known
 }
@@ -179,12 +199,15 @@ impl<'f> Packet<'f> {
         let mut words = [0; WORDS];
         let inner = self.tunnels.inside(self.frame, self.headers);
         let vxlan = self.tunnels.is_vxlan(self.frame, self.headers);
-        let mut misc = misc_part(self.frame, self.headers, inner.as_ref(), vxlan);
+        let gre = self.tunnels.gre(self.frame, self.headers);
+        let mut misc = misc_part(self.frame, self.headers, inner.as_ref(), vxlan, gre);
         misc[1..4].copy_from_slice(&self.queue.to_be_bytes()[1..]);
         put(&mut words[MISC..], &misc);
         if let Some(inner) = &inner {
             put(&mut words[INNER..], &headers_part(self.frame, inner));
         }
+        let labels = self.tunnels.labels(self.frame, self.headers, inner.as_ref(), gre);
+        put(&mut words[MISC_2..], &misc_2_part(self.frame, &labels));
         put(&mut words[MISC_3..], &misc_3_part(self.frame, self.headers));
         self.inside = Some(words);
     }
@@ -242,7 +265,13 @@ fn headers_part(frame: &[u8], headers: &Headers) -> [u8; 64] {
 }
 
 /// Second tags, the tunnel and flow labels.
-fn misc_part(frame: &[u8], headers: &Headers, inner: Option<&Headers>, vxlan: bool) -> [u8; 64] {
+fn misc_part(
+    frame: &[u8],
+    headers: &Headers,
+    inner: Option<&Headers>,
+    vxlan: bool,
+    gre: Option<Gre>,
+) -> [u8; 64] {
     let mut part = [0; 64];
     // Priority, CFI and VLAN of the outer frame stand where a tag has them; those of the inner one 16 bits on.
     for (headers, at, shift) in [(Some(headers), 8, 0), (inner, 10, 1)] {
@@ -257,11 +286,30 @@ fn misc_part(frame: &[u8], headers: &Headers, inner: Option<&Headers>, vxlan: bo
     if vxlan {
         copy::<3>(&mut part, 0x14, frame, headers.payload + 4);
     }
+    if let Some(gre) = gre {
+        part[0] = (gre.flags >> 8) as u8 & GRE_FLAGS;
+        part[14..16].copy_from_slice(&gre.protocol.to_be_bytes());
+        if let Some(key) = gre.key {
+            copy::<4>(&mut part, 16, frame, key);
+        }
+    }
     for (headers, at) in [(Some(headers), 0x1c), (inner, 0x20)] {
         if let Some(headers) = headers.filter(|headers| matches!(headers.ip, Ip::V6)) {
             // The lower 20 bits of the header's first word.
             copy::<3>(&mut part, at + 1, frame, headers.l3 + 1);
             part[at + 1] &= 0x0f;
+        }
+    }
+    part
+}
+
+/// First entries of label stacks.
+fn misc_2_part(frame: &[u8], labels: &Labels) -> [u8; 64] {
+    let mut part = [0; 64];
+    let places = [labels.outer, labels.inner, labels.in_gre, labels.in_udp];
+    for (index, place) in places.into_iter().enumerate() {
+        if let Some(place) = place {
+            copy::<4>(&mut part, 4 * index, frame, place);
         }
     }
     part

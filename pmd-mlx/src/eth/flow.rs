@@ -14,6 +14,11 @@
 //! that match layer 4 are looked at first, then layer 3, then the rest ([`Kind::level`](super::port::spread::Kind::level)).
 //! The last three are those of the port's own [filter](super::filter).
 //!
+//! Rules go through one tunnel: VXLAN, GRE, or MPLS in UDP, in GRE or behind Ethernet. Of VXLAN the device knows the UDP ports that it was told,
+//! 4789 from the first on; of GRE the kernel matches protocol and key, the firmware also whether checksum, key and sequence number are there; labels of MPLS
+//! only a card whose parser is set up for it (`port/tunnels.rs`). Inner headers are matched in VXLAN and GRE. Rules on tunnels are
+//! looked at first within their priority and hash the outer headers.
+//!
 //! What the kernel does with rules that only multicasts can match (Ethernet first, with the group bit): it looks at them
 //! after all others, whatever their priority (Linux `drivers/infiniband/hw/mlx5/fs.c`, `flow_is_multicast_only`,
 //! `raw_fs_is_multicast`). A promiscuous port sees such packets first.
@@ -39,12 +44,13 @@ use pollux_mlx5_common::object::{NumberedObject, Object};
 /// Largest mark. Source: see [`flow_tag`].
 const MARK_MAX: u32 = FLOW_TAG_FLAG - 2;
 
-/// What rules can be, with the last priorities for default rules from `reserved` on.
-pub(super) fn info(reserved: u16) -> FlowInfo {
+/// What rules can be, with the last priorities for default rules from `reserved` on. A card whose firmware is not set up for it
+/// matches no labels.
+pub(super) fn info(reserved: u16, labels: bool) -> FlowInfo {
     FlowInfo {
         groups: 1,
         priorities: u32::from(reserved / LEVELS),
-        items: FlowItems::all(),
+        items: if labels { FlowItems::all() } else { FlowItems::all() - FlowItems::MPLS },
         actions: FlowActions::QUEUE
             | FlowActions::RSS
             | FlowActions::DROP

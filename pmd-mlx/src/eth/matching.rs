@@ -2,7 +2,7 @@
 //! `drivers/infiniband/hw/mlx5/fs.c`, `parse_flow_attr`.
 
 use pollux_mlx5_abi::command::flow::criteria;
-use pollux_mlx5_abi::command::matching::{MatchHeaders as H, MatchMisc, MatchParameters};
+use pollux_mlx5_abi::command::matching::{MatchHeaders as H, MatchMisc, MatchMisc2, MatchParameters};
 use pollux_mlx5_abi::field::Field;
 use pollux_uverbs::flow::FlowSpec;
 
@@ -28,8 +28,8 @@ pub(super) fn parameters<E>(
     let has_ip = items.iter().any(|item| matches!(item, FlowSpec::Ipv4 { .. } | FlowSpec::Ipv6 { .. }));
     let versions = if has_ip { versions()? } else { IpVersions { outer: false, inner: false } };
     let mut both = Both { mask: MatchParameters::ZERO, value: MatchParameters::ZERO, versions };
-    for item in items {
-        both.add(item);
+    for (at, item) in items.iter().enumerate() {
+        both.add(item, items[..at].last());
     }
     let set = |part: &[u8]| part.iter().any(|byte| *byte != 0);
     let mut counted = 0;
@@ -37,6 +37,7 @@ pub(super) fn parameters<E>(
         (&MatchParameters::OUTER_HEADERS.of(&both.mask)[..], criteria::OUTER_HEADERS),
         (&MatchParameters::MISC_PARAMETERS.of(&both.mask)[..], criteria::MISC_PARAMETERS),
         (&MatchParameters::INNER_HEADERS.of(&both.mask)[..], criteria::INNER_HEADERS),
+        (&MatchParameters::MISC_PARAMETERS_2.of(&both.mask)[..], criteria::MISC_PARAMETERS_2),
     ] {
         if set(part) {
             counted |= flag;
@@ -78,7 +79,8 @@ impl Both {
         field.set(value_block, value & mask);
     }
 
-    fn add(&mut self, item: &FlowSpec) {
+    /// `behind` is the item before it.
+    fn add(&mut self, item: &FlowSpec, behind: Option<&FlowSpec>) {
         match *item {
             FlowSpec::Eth { value, mask, inner } => {
                 let address = |bytes: [u8; 6]| {
@@ -136,6 +138,36 @@ impl Both {
                 self.put(inner, H::UDP_DPORT, mask.dst_port.get().into(), value.dst_port.get().into());
             }
             FlowSpec::Vxlan { value, mask } => self.misc(MatchMisc::VXLAN_VNI, mask, value),
+            FlowSpec::Esp { value, mask } => {
+                self.misc(MatchMisc::OUTER_ESP_SPI, mask.spi.get(), value.spi.get())
+            }
+            FlowSpec::Gre { value, mask } => {
+                self.put(false, H::IP_PROTOCOL, 0xff, 47);
+                self.misc(MatchMisc::GRE_PROTOCOL, mask.protocol.get().into(), value.protocol.get().into());
+                // Flags that say what stands in the header. Source: RFC 2890, section 2.
+                let (bits, flags) = (mask.c_ks_res0_ver.get(), value.c_ks_res0_ver.get());
+                for (field, bit) in [
+                    (MatchMisc::GRE_C_PRESENT, 15),
+                    (MatchMisc::GRE_K_PRESENT, 13),
+                    (MatchMisc::GRE_S_PRESENT, 12),
+                ] {
+                    self.misc(field, u32::from(bits >> bit & 1), u32::from(flags >> bit & 1));
+                }
+                let (mask, value) = (mask.key.get(), value.key.get());
+                self.misc(MatchMisc::GRE_KEY_H, mask >> 8, value >> 8);
+                self.misc(MatchMisc::GRE_KEY_L, mask & 0xff, value & 0xff);
+            }
+            FlowSpec::Mpls { value, mask, inner } => {
+                let label = match behind {
+                    Some(FlowSpec::Udp { inner: false, .. }) => MatchMisc2::OUTER_FIRST_MPLS_OVER_UDP,
+                    Some(FlowSpec::Gre { .. }) => MatchMisc2::OUTER_FIRST_MPLS_OVER_GRE,
+                    _ if inner => MatchMisc2::INNER_FIRST_MPLS,
+                    _ => MatchMisc2::OUTER_FIRST_MPLS,
+                };
+                let part = MatchParameters::MISC_PARAMETERS_2;
+                label.set(part.of_mut(&mut self.mask), mask.to_be_bytes());
+                label.set(part.of_mut(&mut self.value), (value & mask).to_be_bytes());
+            }
             // What a rule does is no part of what it matches.
             FlowSpec::Tag(_) | FlowSpec::Drop | FlowSpec::Count(_) => {}
         }
@@ -156,9 +188,31 @@ impl Both {
 mod tests {
     use std::convert::Infallible;
 
-    use pollux_uverbs::abi::flow::{EthFilter, Ipv4Filter, TcpUdpFilter};
+    use pollux_uverbs::abi::flow::{EthFilter, GreFilter, Ipv4Filter, TcpUdpFilter};
 
     use super::*;
+
+    #[test]
+    fn flags_of_gre_have_a_field_each() {
+        let gre =
+            |c_ks_res0_ver: u16| GreFilter { c_ks_res0_ver: c_ks_res0_ver.into(), ..GreFilter::default() };
+        for (bit, field) in [
+            (0x8000, MatchMisc::GRE_C_PRESENT),
+            (0x2000, MatchMisc::GRE_K_PRESENT),
+            (0x1000, MatchMisc::GRE_S_PRESENT),
+        ] {
+            for value in [0, bit] {
+                let item = FlowSpec::Gre { value: gre(value), mask: gre(bit) };
+                let none = || Ok::<_, Infallible>(IpVersions { outer: true, inner: true });
+                let Ok((mask, said, _)) = parameters(&[item], none);
+                let [mask, said] = [mask, said].map(|side| *MatchParameters::MISC_PARAMETERS.of(&side));
+                let mut wanted = [0; 64];
+                field.set(&mut wanted, 1);
+                assert_eq!(mask, wanted, "{bit:#06x} alone counts");
+                assert_eq!(field.get(&said), u32::from(value != 0));
+            }
+        }
+    }
 
     #[test]
     fn a_rule_matches_field_by_field() {
@@ -214,6 +268,35 @@ mod tests {
             let (mask, value) = (part.of(&mask), part.of(&value));
             assert_eq!((H::IP_VERSION.get(mask), H::ETHERTYPE.get(mask)), (0, 0xffff));
             assert_eq!(H::ETHERTYPE.get(value), 0x0800);
+        }
+    }
+
+    #[test]
+    fn a_label_is_that_of_the_header_before_it() {
+        let port = TcpUdpFilter::default();
+        let gre = |key: u32| GreFilter { key: key.into(), ..GreFilter::default() };
+        let udp = |inner| FlowSpec::Udp { value: port, mask: port, inner };
+        let keyed = FlowSpec::Gre { value: gre(0x1122_3344), mask: gre(0xffff_ff00) };
+        for (behind, inner, field) in [
+            (FlowSpec::Tag(1), false, MatchMisc2::OUTER_FIRST_MPLS),
+            (FlowSpec::Tag(1), true, MatchMisc2::INNER_FIRST_MPLS),
+            (udp(true), true, MatchMisc2::INNER_FIRST_MPLS),
+            (udp(false), false, MatchMisc2::OUTER_FIRST_MPLS_OVER_UDP),
+            (keyed, false, MatchMisc2::OUTER_FIRST_MPLS_OVER_GRE),
+        ] {
+            let label = FlowSpec::Mpls { value: 0x1234_5678, mask: 0xffff_f000, inner };
+            let versions = || -> Result<IpVersions, Infallible> { panic!("no header of IP") };
+            let Ok((mask, value, counted)) = parameters(&[behind, label], versions);
+            assert_ne!(u32::from(counted) & criteria::MISC_PARAMETERS_2, 0);
+            let part = MatchParameters::MISC_PARAMETERS_2;
+            assert_eq!(field.get(part.of(&mask)), [0xff, 0xff, 0xf0, 0]);
+            assert_eq!(field.get(part.of(&value)), [0x12, 0x34, 0x50, 0]);
+            if behind == keyed {
+                let (mask, value) =
+                    (MatchParameters::MISC_PARAMETERS.of(&mask), MatchParameters::MISC_PARAMETERS.of(&value));
+                assert_eq!((MatchMisc::GRE_KEY_H.get(mask), MatchMisc::GRE_KEY_L.get(mask)), (0xff_ffff, 0));
+                assert_eq!(MatchMisc::GRE_KEY_H.get(value), 0x11_2233);
+            }
         }
     }
 

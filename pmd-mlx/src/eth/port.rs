@@ -80,6 +80,8 @@ pub struct Mlx5Port {
     clock: Option<AdapterClock>,
     /// First of the priorities of default rules.
     pub(super) priority: u16,
+    /// The card matches MPLS labels.
+    pub(super) labels: bool,
     pub(super) wanted: Wanted,
     pub(super) spread_spec: SpreadSpec,
     pub(super) hashing: Hashing,

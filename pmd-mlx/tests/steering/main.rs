@@ -6,3 +6,4 @@ mod neighbours;
 mod packet;
 mod rig;
 mod rss;
+mod tunnel;

@@ -7,7 +7,7 @@ use pollux_bringup::ModelNetdev;
 use pollux_eal::memory::Memory;
 use pollux_mempool::{Burst, Mbuf, MbufPool};
 use pollux_mlx5_model::wire::{Cable, Sent, Wire};
-use pollux_mlx5_model::{Model, Watched, watch};
+use pollux_mlx5_model::{Model, Traits, Watched, watch};
 use pollux_pmd_mlx::{Arguments, Mlx5Port, Mlx5Spec};
 use pollux_port::{Port, PortConfig, PortId, Queues};
 
@@ -47,8 +47,19 @@ pub(crate) type Arrived = (u16, Mbuf);
 impl Rig {
     /// A started port with `queues` rx queues and one tx queue.
     pub(crate) fn new(way: Way, queues: usize, change: impl FnOnce(&mut PortConfig)) -> Self {
+        Self::on(|_| {}, way, queues, change)
+    }
+
+    /// The same on a card that was changed.
+    pub(crate) fn on(
+        card: impl FnOnce(&mut Traits),
+        way: Way,
+        queues: usize,
+        change: impl FnOnce(&mut PortConfig),
+    ) -> Self {
         let (near, wire) = Cable::pair();
-        let model = Model::builder("steering").mac(OWN).plugged(near).stepped().build().expect("a model");
+        let builder = Model::builder("steering").traits(card).mac(OWN);
+        let model = builder.plugged(near).stepped().build().expect("a model");
         let model = Arc::new(model);
         model.device().set_promiscuous(true);
         let _watched = watch(model.device(), |_| {});

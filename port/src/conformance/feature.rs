@@ -1,7 +1,9 @@
 //! Checks of what some ports have and others lack: each works, or is refused with a reason.
 
 use super::{Feed, Fixture, Rig, config, first, new_pool, opened, works};
-use crate::flow::{FlowAction, FlowItem, FlowPart, FlowRule, Ipv4Fields, ItemMatch, TcpFields, UdpFields};
+use crate::flow::{
+    FlowAction, FlowItem, FlowPart, FlowRule, GreKeyFields, Ipv4Fields, ItemMatch, TcpFields, UdpFields,
+};
 use crate::{
     Direction, HashFields, PortConfig, PortError, PortEvent, QueueId, RssConfig, RxOffloads, TxOffloads,
     VlanTagPlace,
@@ -123,6 +125,15 @@ pub fn flow_rules(fixture: &dyn Fixture) {
         if info.items.contains(item.kind()) {
             let rule = FlowRule::new().item(ipv4).item(item).action(FlowAction::Drop);
             rig.port.flow_create(&rule).expect("a rule");
+        }
+    }
+    let (any_udp, vxlan, gre) =
+        (FlowItem::Udp(ItemMatch::any()), FlowItem::Vxlan(ItemMatch::any()), FlowItem::Gre(ItemMatch::any()));
+    let key = FlowItem::GreKey(ItemMatch::exactly(GreKeyFields { key: 5 }));
+    for items in [&[any_udp, vxlan][..], &[gre], &[gre, key]] {
+        if items.iter().all(|item| info.items.contains(item.kind())) {
+            let rule = items.iter().fold(FlowRule::new().item(ipv4), |rule, item| rule.item(*item));
+            rig.port.flow_create(&rule.action(FlowAction::Drop)).expect("a rule");
         }
     }
     assert!(rig.port.flow_rules().count() > 0);

@@ -1,16 +1,9 @@
 //! From an application's rule to a driver's plan.
 
-use super::item::Fields;
 use super::{
-    FlowAction, FlowActions, FlowAttributes, FlowFate, FlowInfo, FlowItem, FlowPart, FlowPlan, FlowRule,
-    ItemMatch, L3, L4, Masked, Pattern,
+    FlowAction, FlowActions, FlowAttributes, FlowFate, FlowInfo, FlowPart, FlowPlan, FlowRule, pattern,
 };
 use crate::{PortError, QueueId, RssConfig, RssInfo, offload};
-
-const IPV4: u16 = 0x0800;
-const IPV6: u16 = 0x86dd;
-const TCP: u8 = 6;
-const UDP: u8 = 17;
 
 /// What a rule is checked against.
 #[derive(Clone, Copy, Debug)]
@@ -20,11 +13,9 @@ pub(crate) struct FlowLimits {
     pub(crate) rx_queues: u16,
 }
 
-type Checked<T> = Result<T, PortError>;
-
 impl FlowLimits {
     /// The plan of a rule, or what of it cannot be. The error lacks the port's name.
-    pub(crate) fn plan(&self, rule: &FlowRule) -> Checked<FlowPlan> {
+    pub(crate) fn plan(&self, rule: &FlowRule) -> Result<FlowPlan, PortError> {
         let FlowAttributes { group, priority, ingress, egress, transfer } = rule.attributes;
         for (name, value, count) in
             [("group", group, self.flow.groups), ("priority", priority, self.flow.priorities)]
@@ -44,7 +35,7 @@ impl FlowLimits {
                 return Err(PortError::flow(part, "rules are for received packets"));
             }
         }
-        let pattern = self.pattern(&rule.pattern)?;
+        let pattern = pattern::read(&rule.pattern, self.flow.items)?;
         let mut plan = FlowPlan {
             group,
             priority,
@@ -58,41 +49,7 @@ impl FlowLimits {
         Ok(plan)
     }
 
-    fn pattern(&self, items: &[FlowItem]) -> Checked<Pattern> {
-        let mut pattern = Pattern::default();
-        let mut depth = 0;
-        for (at, item) in items.iter().enumerate() {
-            let bad = |reason: String| PortError::flow(FlowPart::Item(Some(at), item.name()), reason);
-            if !self.flow.items.contains(item.kind()) {
-                return Err(bad(format!("the port matches {}", offload::names(&self.flow.items))));
-            }
-            let layer = match item {
-                FlowItem::Eth(_) => 1,
-                FlowItem::Vlan(_) => 2,
-                FlowItem::Ipv4(_) | FlowItem::Ipv6(_) => 3,
-                FlowItem::Tcp(_) | FlowItem::Udp(_) => 4,
-            };
-            if layer <= depth {
-                return Err(bad("headers stand from the outside in, each once".into()));
-            }
-            if layer == 4 && depth < 3 {
-                return Err(bad("ipv4 or ipv6 must stand before it".into()));
-            }
-            depth = layer;
-            match item {
-                FlowItem::Eth(wanted) => pattern.eth = masked(wanted).map_err(bad)?,
-                FlowItem::Vlan(wanted) => pattern.vlan = Some(masked(wanted).map_err(bad)?),
-                FlowItem::Ipv4(wanted) => pattern.l3 = L3::Ipv4(masked(wanted).map_err(bad)?),
-                FlowItem::Ipv6(wanted) => pattern.l3 = L3::Ipv6(masked(wanted).map_err(bad)?),
-                FlowItem::Tcp(wanted) => pattern.l4 = L4::Tcp(masked(wanted).map_err(bad)?),
-                FlowItem::Udp(wanted) => pattern.l4 = L4::Udp(masked(wanted).map_err(bad)?),
-            }
-        }
-        contradiction(&pattern)?;
-        Ok(pattern)
-    }
-
-    fn actions(&self, actions: &[FlowAction], plan: &mut FlowPlan) -> Checked<()> {
+    fn actions(&self, actions: &[FlowAction], plan: &mut FlowPlan) -> Result<(), PortError> {
         let mut seen = FlowActions::empty();
         for (at, action) in actions.iter().enumerate() {
             let part = || FlowPart::Action(Some(at), action.name());
@@ -167,58 +124,6 @@ impl FlowLimits {
         }
         Err(format!("there is no rx queue {queue}; {} are configured", self.rx_queues))
     }
-}
-
-/// Values under their mask.
-fn masked<T: Fields + Default>(wanted: &ItemMatch<T>) -> Result<Masked<T>, String> {
-    let Some(spec) = wanted.spec else {
-        if wanted.mask.is_some() || wanted.last.is_some() {
-            return Err("a mask or a last value needs a spec".into());
-        }
-        return Ok(Masked::default());
-    };
-    let mask = wanted.mask.unwrap_or(T::DEFAULT_MASK);
-    let spec = spec.and(&mask);
-    if wanted.last.is_some_and(|last| last.and(&mask) != spec) {
-        return Err(
-            "ranges are not matched; leave `last` out and give one rule for each value or mask".into()
-        );
-    }
-    Ok(Masked { spec, mask })
-}
-
-/// What an item says of the header behind it must agree with the item behind it.
-fn contradiction(pattern: &Pattern) -> Checked<()> {
-    let behind = match pattern.l3 {
-        L3::Any => None,
-        L3::Ipv4(_) => Some(IPV4),
-        L3::Ipv6(_) => Some(IPV6),
-    };
-    let (name, kind) = match pattern.vlan {
-        Some(vlan) => ("vlan", Masked { spec: vlan.spec.inner_type, mask: vlan.mask.inner_type }),
-        None => ("eth", Masked { spec: pattern.eth.spec.ether_type, mask: pattern.eth.mask.ether_type }),
-    };
-    if let Some(behind) = behind
-        && behind & kind.mask != kind.spec
-    {
-        let reason = format!("it says type {:#06x}, the item behind it {behind:#06x}", kind.spec);
-        return Err(PortError::flow(FlowPart::Item(None, name), reason));
-    }
-    let transport = match pattern.l4 {
-        L4::Any => return Ok(()),
-        L4::Tcp(_) => TCP,
-        L4::Udp(_) => UDP,
-    };
-    let (name, kind) = match pattern.l3 {
-        L3::Any => return Ok(()),
-        L3::Ipv4(ip) => ("ipv4", Masked { spec: ip.spec.protocol, mask: ip.mask.protocol }),
-        L3::Ipv6(ip) => ("ipv6", Masked { spec: ip.spec.next_header, mask: ip.mask.next_header }),
-    };
-    if transport & kind.mask != kind.spec {
-        let reason = format!("it says protocol {}, the item behind it {transport}", kind.spec);
-        return Err(PortError::flow(FlowPart::Item(None, name), reason));
-    }
-    Ok(())
 }
 
 #[cfg(test)]

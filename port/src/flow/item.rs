@@ -186,6 +186,36 @@ fields! {
     dst: u16,
 }
 
+fields! {
+    /// A VXLAN header (RFC 7348). By default the network identifier counts.
+    VxlanFields default Self { vni: 0xff_ffff };
+    /// Network identifier, 24 bits.
+    vni: u32,
+}
+
+fields! {
+    /// A GRE header (RFC 2784, RFC 2890) without its optional fields. By default the protocol counts.
+    GreFields default Self { flags: 0, protocol: 0xffff };
+    /// Checksum (0x8000), key (0x2000) and sequence number (0x1000) are there; reserved bits; version (3 bits).
+    flags: u16,
+    /// EtherType of what it carries.
+    protocol: u16,
+}
+
+fields! {
+    /// The key of a GRE header that has one. By default all of it counts, as in testpmd and net/mlx5: `rte_flow.h` names no mask.
+    GreKeyFields default Self { key: u32::MAX };
+    /// Key.
+    key: u32,
+}
+
+fields! {
+    /// The first entry of an MPLS label stack (RFC 3032). By default the label counts.
+    MplsFields default Self { entry: 0xffff_f000 };
+    /// Label (20 bits), traffic class (3 bits), bottom of stack (1 bit), time to live (8 bits).
+    entry: u32,
+}
+
 /// One header of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -202,6 +232,14 @@ pub enum FlowItem {
     Tcp(ItemMatch<TcpFields>),
     /// UDP.
     Udp(ItemMatch<UdpFields>),
+    /// VXLAN, behind UDP.
+    Vxlan(ItemMatch<VxlanFields>),
+    /// MPLS, behind Ethernet, its tag, IP, UDP or GRE.
+    Mpls(ItemMatch<MplsFields>),
+    /// GRE, behind IP.
+    Gre(ItemMatch<GreFields>),
+    /// The key of the GRE header before it.
+    GreKey(ItemMatch<GreKeyFields>),
 }
 
 bitflags! {
@@ -220,6 +258,14 @@ bitflags! {
         const TCP = 1 << 4;
         /// [`FlowItem::Udp`].
         const UDP = 1 << 5;
+        /// [`FlowItem::Vxlan`].
+        const VXLAN = 1 << 6;
+        /// [`FlowItem::Mpls`].
+        const MPLS = 1 << 7;
+        /// [`FlowItem::Gre`].
+        const GRE = 1 << 8;
+        /// [`FlowItem::GreKey`].
+        const GRE_KEY = 1 << 9;
     }
 }
 
@@ -234,6 +280,10 @@ impl FlowItem {
             Self::Ipv6(_) => FlowItems::IPV6,
             Self::Tcp(_) => FlowItems::TCP,
             Self::Udp(_) => FlowItems::UDP,
+            Self::Vxlan(_) => FlowItems::VXLAN,
+            Self::Mpls(_) => FlowItems::MPLS,
+            Self::Gre(_) => FlowItems::GRE,
+            Self::GreKey(_) => FlowItems::GRE_KEY,
         }
     }
 
@@ -247,6 +297,10 @@ impl FlowItem {
             Self::Ipv6(_) => "ipv6",
             Self::Tcp(_) => "tcp",
             Self::Udp(_) => "udp",
+            Self::Vxlan(_) => "vxlan",
+            Self::Mpls(_) => "mpls",
+            Self::Gre(_) => "gre",
+            Self::GreKey(_) => "gre_key",
         }
     }
 }

@@ -1,6 +1,9 @@
 //! A rule as a driver sees it: checked, masked, without contradiction.
 
-use super::{EthFields, FlowRss, Ipv4Fields, Ipv6Fields, TcpFields, UdpFields, VlanFields};
+use super::{
+    EthFields, FlowRss, GreFields, GreKeyFields, Ipv4Fields, Ipv6Fields, MplsFields, TcpFields, UdpFields,
+    VlanFields, VxlanFields,
+};
 use crate::QueueId;
 
 /// What a header must hold: `spec` has no bit outside `mask`.
@@ -36,9 +39,9 @@ pub enum L4 {
     Udp(Masked<UdpFields>),
 }
 
-/// Headers from the outside in.
+/// Headers of layers 2 to 4, from the outside in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Pattern {
+pub struct Headers {
     /// Ethernet. All zero where the rule did not speak of it.
     pub eth: Masked<EthFields>,
     /// A VLAN tag must be there.
@@ -47,6 +50,47 @@ pub struct Pattern {
     pub l3: L3,
     /// Layer 4.
     pub l4: L4,
+}
+
+/// The tunnel's header behind the outer headers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Tunnel {
+    /// Whatever.
+    #[default]
+    Any,
+    /// VXLAN; layer 4 is UDP then.
+    Vxlan(Masked<VxlanFields>),
+    /// GRE; there is a layer 3 and no layer 4 then.
+    Gre {
+        /// The header.
+        gre: Masked<GreFields>,
+        /// It has a key.
+        key: Option<Masked<GreKeyFields>>,
+        /// It carries an MPLS label stack, whose first entry this is.
+        label: Option<Masked<MplsFields>>,
+    },
+    /// The first entry of an MPLS label stack, behind the innermost of the outer headers: UDP, layer 3 or Ethernet.
+    Mpls(Masked<MplsFields>),
+}
+
+/// All that a rule matches. What a header says of the one behind it is filled in where the rule left it open, in headers of
+/// tunnels and in front of them: UDP's destination port, GRE's protocol, the type of Ethernet or a tag in front of MPLS. The
+/// protocol of IP, and types in front of IP, are not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Pattern {
+    /// The outer headers.
+    pub outer: Headers,
+    /// Their tunnel.
+    pub tunnel: Tunnel,
+    /// The headers that the tunnel carries; `None`: whatever.
+    pub inner: Option<Headers>,
+}
+
+impl From<Headers> for Pattern {
+    /// No tunnel.
+    fn from(outer: Headers) -> Self {
+        Self { outer, ..Self::default() }
+    }
 }
 
 /// Where a packet goes.

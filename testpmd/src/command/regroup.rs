@@ -46,13 +46,14 @@ fn gro(session: &mut Session, args: &Args) -> Result<String, String> {
     if session.is_forwarding() {
         return Err("Before enable/disable GRO, please stop forwarding first".into());
     }
-    let slot = session.ports.get_mut(id)?;
-    match (slot.gro, on) {
+    match (session.ports.get(id)?.gro, on) {
         (true, true) => return Err(format!("Port {id} has enabled GRO. Please disable GRO first")),
         (false, false) => return Err(format!("Port {id} has disabled GRO")),
-        _ => slot.gro = on,
+        _ => {}
     }
-    if on { chains(session) } else { Ok(String::new()) }
+    let told = if on { chains(session)? } else { String::new() };
+    session.ports.get_mut(id)?.gro = on;
+    Ok(told)
 }
 
 /// Joined packets are chains: ports that send none as they are configured, and could, are configured anew.

@@ -193,6 +193,35 @@ fn an_lcore_that_sleeps_obeys_the_prompt() {
     typist.quit();
 }
 
+/// Datagrams to a tunnel's port, made by one port and matched by the other. Their payload is zeros.
+#[test]
+fn rules_on_tunnels_count_what_arrives_in_them() {
+    if !two_cpus() {
+        return;
+    }
+    for engine in ["dv_flow_en=0", "dv_flow_en=1"] {
+        for (port, ours, other) in
+            [(4789, "vxlan vni is 0", "vxlan vni is 1"), (6635, "mpls label is 0", "mpls label is 1")]
+        {
+            let first = format!("mlx5_model0,wire=cable:t,has_mpls=1,{engine}");
+            let eal = ["-l", "0,1", "--vdev", &first, "--vdev", "mlx5_model1,wire=cable:t"];
+            let udp = format!("--tx-udp=9,{port}");
+            let mut typist = Typist::start(&eal, &["--forward-mode=txonly", "--rxq=2", "--txq=2", &udp]);
+            for (number, item) in [ours, other].iter().enumerate() {
+                let actions = "actions count / queue index 1 / end";
+                let line = format!("flow create 0 ingress pattern eth / ipv4 / udp / {item} / end {actions}");
+                let said = typist.line(&line);
+                assert!(said.contains(&format!("Flow rule #{number} created")), "{said}");
+            }
+            typist.line("start");
+            typist.until("flow query 0 0 count", |said| number(said, " hits: ") > 0);
+            typist.line("stop");
+            assert_eq!(number(&typist.line("flow query 0 1 count"), " hits: "), 0, "{engine}: {other}");
+            typist.quit();
+        }
+    }
+}
+
 /// Flow rules, RSS and checksums by the port, on the device model.
 #[test]
 fn the_drivers_features_are_reached_by_commands() {

@@ -220,6 +220,7 @@ fn commands_answer_as_dpdks() {
         let said = typist.line(line);
         assert!(said.contains(answer), "{line}: {said}");
     }
+    typist.line("set fwd csum");
     typist.line("start");
     for (line, answer) in [
         ("set port 0 gro off", "Before enable/disable GRO, please stop forwarding first"),
@@ -230,6 +231,17 @@ fn commands_answer_as_dpdks() {
     ] {
         let said = typist.line(line);
         assert!(said.contains(answer), "{line}: {said}");
+    }
+    typist.line("stop");
+    // Switched off behind GRO's back: joined packets would be dropped.
+    for line in ["port stop 1", "port config 1 tx_offload multi_segs off", "port start 1"] {
+        typist.line(line);
+    }
+    let said = typist.line("start");
+    assert!(said.contains("port config 1 tx_offload multi_segs on"), "{said}");
+    for line in ["port stop 1", "port config 1 tx_offload multi_segs on", "port start 1", "start"] {
+        let said = typist.line(line);
+        assert!(!said.contains("no packets of several mbufs"), "{line}: {said}");
     }
     typist.line("stop");
     typist.quit();

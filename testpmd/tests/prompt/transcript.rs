@@ -100,3 +100,39 @@ fn a_session_with_the_device_model() {
         ],
     );
 }
+
+#[test]
+fn a_session_with_rules_on_tunnels() {
+    let vxlan = "ingress pattern eth / ipv4 / udp / vxlan vni is 0x123456 / eth / ipv4 / udp dst is 53 / end actions count / queue index 1 / end";
+    let gre = "priority 1 ingress pattern eth / ipv6 / gre protocol is 0x6558 / gre_key value is 7 / end actions drop / end";
+    let mpls = "ingress pattern eth / ipv4 / udp / mpls label is 16 s is 1 / end actions count / queue index 0 / end";
+    let lines = [
+        format!("flow validate 0 {vxlan}"),
+        format!("flow create 0 {vxlan}"),
+        format!("flow create 0 {gre}"),
+        format!("flow create 0 {mpls}"),
+        // As its card comes, it knows no labels.
+        format!("flow create 1 {mpls}"),
+        "flow list 0".into(),
+        "flow query 0 0 count".into(),
+        "flow query 0 1 count".into(),
+        "flow validate 0 ingress pattern eth / ipv4 / vxlan / end actions drop / end".into(),
+        "flow validate 0 ingress pattern eth / gre / end actions drop / end".into(),
+        "flow validate 0 ingress pattern eth / ipv4 proto is 17 / gre / end actions drop / end".into(),
+        "flow validate 0 ingress pattern eth / ipv4 / gre protocol is 0x0800 / ipv6 / end actions drop / end"
+            .into(),
+        "flow validate 0 ingress pattern eth / ipv4 / gre k_bit is 1 / end actions drop / end".into(),
+        "flow validate 0 ingress pattern eth / ipv4 / mpls / end actions drop / end".into(),
+        "flow validate 0 ingress pattern eth / mpls / ipv4 / end actions drop / end".into(),
+        "flow validate 0 ingress pattern eth / ipv4 / udp / vxlan vni is 0x1000000 / end actions drop / end"
+            .into(),
+        "flow destroy 0 rule 0 rule 2".into(),
+        "flow list 0".into(),
+    ];
+    session(
+        "tunnels.txt",
+        &["--vdev", "mlx5_model0,wire=null,has_mpls=1", "--vdev", "mlx5_model1,wire=null"],
+        &["--rxq=2", "--txq=2"],
+        &lines.each_ref().map(String::as_str),
+    );
+}

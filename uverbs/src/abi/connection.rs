@@ -35,6 +35,8 @@ pub mod command {
     pub const GET_EVENT: u32 = 12;
     /// Sets an option of an ID.
     pub const SET_OPTION: u32 = 14;
+    /// Tells what a queue pair has seen.
+    pub const NOTIFY: u32 = 15;
     /// Leaves a multicast group.
     pub const LEAVE_MCAST: u32 = 17;
     /// Moves an ID from another file to this one.
@@ -94,6 +96,8 @@ pub mod option {
     pub const TOS: u32 = 0;
     /// Whether the local port is shared, an int.
     pub const REUSEADDR: u32 = 1;
+    /// Whether any address means those of its own family alone, an int.
+    pub const AFONLY: u32 = 2;
     /// ACK timeout, a byte.
     pub const ACK_TIMEOUT: u32 = 3;
 }
@@ -492,6 +496,14 @@ layout! {
         optname: u32 = 16,
         /// Bytes of the value.
         optlen: u32 = 20,
+    }
+
+    /// NOTIFY.
+    Notify = "rdma_ucm_notify", 8 {
+        /// The ID.
+        id: u32 = 0,
+        /// An event of `enum ib_event_type`.
+        event: u32 = 4,
     }
 
     /// MIGRATE_ID.

@@ -11,12 +11,18 @@ pub const ETH: u32 = 0x20;
 pub const IPV4: u32 = 0x30;
 /// IPv6 header.
 pub const IPV6: u32 = 0x31;
+/// ESP header.
+pub const ESP: u32 = 0x34;
 /// TCP header.
 pub const TCP: u32 = 0x40;
 /// UDP header.
 pub const UDP: u32 = 0x41;
 /// VXLAN header.
 pub const VXLAN: u32 = 0x50;
+/// GRE header.
+pub const GRE: u32 = 0x51;
+/// The first MPLS label.
+pub const MPLS: u32 = 0x60;
 /// Added to a header's kind: the one inside the tunnel.
 pub const INNER: u32 = 0x100;
 /// Marks.
@@ -146,6 +152,66 @@ layout! {
         /// Zero.
         reserved: u16 = 6,
         /// Network identifier.
+        val: BeU32 = 8,
+        /// Bits of it that count.
+        mask: BeU32 = 12,
+    }
+
+    /// Fields of an ESP header.
+    EspFilter = "ib_uverbs_flow_spec_esp_filter", 8 {
+        /// Security parameters index.
+        spi: BeU32 = 0,
+        /// Sequence number.
+        seq: BeU32 = 4,
+    }
+
+    /// Matches an ESP header.
+    EspSpec = "ib_uverbs_flow_spec_esp", 24 {
+        /// [`ESP`].
+        type_: u32 = 0,
+        /// Bytes of this.
+        size: u16 = 4,
+        /// Zero.
+        reserved: u16 = 6,
+        /// Values.
+        val: EspFilter = 8,
+        /// Bits that count.
+        mask: EspFilter = 16,
+    }
+
+    /// Fields of a GRE header.
+    GreFilter = "ib_uverbs_flow_gre_filter", 8 {
+        /// Flags and version: the header's first two bytes.
+        c_ks_res0_ver: BeU16 = 0,
+        /// Ethertype of what it carries.
+        protocol: BeU16 = 2,
+        /// Key.
+        key: BeU32 = 4,
+    }
+
+    /// Matches a GRE header.
+    GreSpec = "ib_uverbs_flow_spec_gre", 24 {
+        /// [`GRE`].
+        type_: u32 = 0,
+        /// Bytes of this.
+        size: u16 = 4,
+        /// Zero.
+        reserved: u16 = 6,
+        /// Values.
+        val: GreFilter = 8,
+        /// Bits that count.
+        mask: GreFilter = 16,
+    }
+
+    /// Matches the first MPLS label.
+    MplsSpec = "ib_uverbs_flow_spec_mpls", 16 {
+        /// [`MPLS`], perhaps with [`INNER`].
+        type_: u32 = 0,
+        /// Bytes of this.
+        size: u16 = 4,
+        /// Zero.
+        reserved: u16 = 6,
+        /// The entry of the label stack: label, traffic class, bottom of stack, time to live.
         val: BeU32 = 8,
         /// Bits of it that count.
         mask: BeU32 = 12,

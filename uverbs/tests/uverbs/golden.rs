@@ -52,7 +52,8 @@ fn ours() -> Layouts {
         connection: Head CreateId CreateIdResp DestroyId DestroyIdResp Bind ResolveAddr ResolveRoute Query QueryAddrResp ConnParam UdParam Ece Connect Listen Accept Reject Disconnect InitQpAttr QpAttr GetEvent EventResp SetOption MigrateId
             MigrateResp JoinMcast QueryPathResp PathData;
         ioctl_verbs: QueryPortRespEx GidEntry Sge;
-        flow: EthFilter EthSpec Ipv4Filter Ipv4Spec Ipv6Filter Ipv6Spec TcpUdpFilter TcpUdpSpec TunnelSpec TagSpec DropSpec
+        flow: EthFilter EthSpec Ipv4Filter Ipv4Spec Ipv6Filter Ipv6Spec TcpUdpFilter TcpUdpSpec TunnelSpec EspFilter EspSpec
+            GreFilter GreSpec MplsSpec TagSpec DropSpec
             CountSpec FlowAttr CreateFlow CreateFlowResp DestroyFlow;
     }
     all

@@ -54,7 +54,7 @@ impl Mlx5Port {
 
 impl FlowDriver for Mlx5Port {
     fn flow_info(&self) -> FlowInfo {
-        info(self.priority)
+        info(self.priority, self.labels)
     }
 
     fn validate(&mut self, plan: &FlowPlan) -> Result<(), PortError> {

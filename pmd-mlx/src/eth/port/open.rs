@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use pollux_eal::memory::Memory;
 use pollux_eal::topology::SocketId;
+use pollux_port::driver::DriverInfo;
 use pollux_port::{PortError, PortInfo};
 use pollux_uverbs::Channel;
 
 use super::spread::DEFAULT_KEY;
 use super::spread::{LEVELS, SpreadSpec};
-use super::{Mlx5Port, plan};
+use super::{Mlx5Port, plan, tunnels};
 use crate::devargs::Arguments;
 use crate::eth::backend::Backend;
 use crate::eth::devx::Devx;
@@ -21,6 +22,7 @@ use crate::eth::flow::Rules;
 use crate::eth::recovery::{Watch, Watched};
 use crate::eth::rss::{self, Hashing};
 use crate::eth::verbs::{self, Verbs};
+use crate::info;
 use crate::netdev::Netdev;
 use crate::patience::PortClock;
 use pollux_mlx5_common::MlxError;
@@ -83,6 +85,7 @@ impl Mlx5Port {
     /// # Errors
     /// What the kernel says, a device that is none of this driver's, an interface that does not tell its address.
     pub fn open(spec: Mlx5Spec) -> Result<Self, PortError> {
+        DriverInfo::carry(&info::TEXT);
         let opening = Opening {
             devx: spec.arguments.devx,
             relaxed_ordering: spec.arguments.relaxed_ordering && gains_from_relaxed_ordering(),
@@ -115,6 +118,7 @@ impl Mlx5Port {
         };
         let info = PortInfo { rss: Some(rss::INFO), ..plan::info(&device, &*backend, &*spec.netdev) };
         let wanted = Wanted::new(mac, &spec.arguments);
+        let labels = tunnels::labels(&device);
         Ok(Self {
             rules: Rules::default(),
             filter: Filter::default(),
@@ -133,6 +137,7 @@ impl Mlx5Port {
             counted: RefCell::default(),
             clock: None,
             priority: highest + 1 - LEVELS,
+            labels,
             wanted,
             spread_spec: SpreadSpec { table: vec![0], key: DEFAULT_KEY, kinds: Vec::new(), merge: None },
             hashing: Hashing::default(),

@@ -1,4 +1,4 @@
-//! What a device does to packets in tunnels, and how it finds their inner headers.
+//! What a device does to packets in tunnels, how it finds their inner headers, and whether it knows labels.
 
 use pollux_mlx5_abi::kernel::device::{parsing, tunnel};
 use pollux_port::TxOffloads;
@@ -34,6 +34,13 @@ pub(super) fn found(device: &Device) -> TxTunnels {
         known -= KnownTunnels::GENEVE;
     }
     TxTunnels { known, told_sums, told_cuts }
+}
+
+/// Whether rules can match MPLS labels. Nobody tells the kernel's callers that; it goes with the offloads. Source: DPDK
+/// `drivers/net/mlx5/linux/mlx5_os.c`, `mpls_en`.
+pub(super) fn labels(device: &Device) -> bool {
+    let both = tunnel::MPLS_GRE | tunnel::MPLS_UDP;
+    device.mlx5.tunnel_offloads_caps & both == both
 }
 
 fn known(device: &Device) -> KnownTunnels {

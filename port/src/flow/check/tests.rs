@@ -1,5 +1,8 @@
 use super::*;
-use crate::flow::{EthFields, FlowItems, FlowRss, Ipv4Fields, Ipv6Fields, TcpFields, UdpFields, VlanFields};
+use crate::flow::{
+    EthFields, FlowItem, FlowItems, FlowRss, Ipv4Fields, Ipv6Fields, ItemMatch, L3, L4, Masked, Pattern,
+    TcpFields, UdpFields, VlanFields,
+};
 use crate::{HashAlgorithm, HashFields, MacAddress};
 
 const LIMITS: FlowLimits = FlowLimits {
@@ -56,11 +59,11 @@ fn a_rule_becomes_a_plan_with_values_under_their_masks() {
         .action(FlowAction::Count)
         .action(FlowAction::Queue(QueueId(1)));
     let plan = LIMITS.plan(&rule).expect("sound");
-    assert_eq!(plan.pattern.eth.spec, EthFields { dst, ..EthFields::NONE }, "the type was masked out");
-    let vlan = plan.pattern.vlan.expect("asked for");
+    assert_eq!(plan.pattern.outer.eth.spec, EthFields { dst, ..EthFields::NONE }, "the type was masked out");
+    let vlan = plan.pattern.outer.vlan.expect("asked for");
     assert_eq!((vlan.spec.tci, vlan.mask.tci, vlan.mask.inner_type), (0x123, 0xfff, 0));
-    assert_eq!(plan.pattern.l3, L3::Ipv6(Masked::default()));
-    let L4::Udp(ports) = plan.pattern.l4 else { panic!("{plan:?}") };
+    assert_eq!(plan.pattern.outer.l3, L3::Ipv6(Masked::default()));
+    let L4::Udp(ports) = plan.pattern.outer.l4 else { panic!("{plan:?}") };
     assert_eq!((ports.spec.dst, ports.mask.src), (53, 0xffff));
     assert_eq!((plan.priority, plan.mark, plan.count, plan.flag), (3, Some(0xff_fff0), true, false));
     assert_eq!(plan.fate, FlowFate::Queue(QueueId(1)));

@@ -3,7 +3,10 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use pollux_port::MacAddress;
-use pollux_port::flow::{EthFields, Ipv4Fields, Ipv6Fields, TcpFields, UdpFields, VlanFields};
+use pollux_port::flow::{
+    EthFields, GreFields, GreKeyFields, Ipv4Fields, Ipv6Fields, MplsFields, TcpFields, UdpFields, VlanFields,
+    VxlanFields,
+};
 
 use crate::grammar::number;
 
@@ -99,21 +102,83 @@ fn put<T: Value>(to: &mut T, field: &str, value: Option<T>) -> Result<(), Wrong>
     Ok(())
 }
 
+/// Sets `width` bits of a field, the lowest of which is bit `shift`, and leaves the others.
+fn put_bits<T: Word>(
+    to: &mut T,
+    field: &str,
+    value: Option<u64>,
+    (width, shift): (u32, u32),
+) -> Result<(), Wrong> {
+    let ones = (1_u64 << width) - 1;
+    let value = value.filter(|value| *value <= ones);
+    let value = value.ok_or_else(|| format!("{field}: expected a number of {width} bits"))?;
+    to.change(|whole| whole & !(ones << shift) | value << shift);
+    Ok(())
+}
+
+/// The first `bits` of `width` bits, or all.
+fn first_bits(field: &str, bits: Option<u32>, width: u32) -> Result<u64, Wrong> {
+    let bits = bits.unwrap_or(width);
+    if bits > width {
+        return Err(format!("{field}: expected at most {width} bits"));
+    }
+    Ok(((1_u64 << bits) - 1) << (width - bits))
+}
+
+/// A field whose bits have names of their own.
+trait Word {
+    fn change(&mut self, change: impl FnOnce(u64) -> u64);
+}
+
+macro_rules! word {
+    ($($type:ty)*) => {$(
+        impl Word for $type {
+            fn change(&mut self, change: impl FnOnce(u64) -> u64) {
+                // Bits stand where `named` says, all of them inside.
+                *self = change((*self).into()) as Self;
+            }
+        }
+    )*};
+}
+word!(u16 u32);
+
+/// The value of a part of a field.
+fn part(text: &str, width: u32) -> Option<u64> {
+    match text {
+        "yes" | "true" | "on" if width == 1 => Some(1),
+        "no" | "false" | "off" if width == 1 => Some(0),
+        _ => number(text),
+    }
+}
+
 macro_rules! named {
-    ($fields:ident: $($name:literal => $field:ident,)*) => {
+    (@set $self:ident $name:ident $value:ident $field:ident) => {
+        put(&mut $self.$field, $name, Value::read($value))
+    };
+    (@set $self:ident $name:ident $value:ident $field:ident $width:literal $shift:literal) => {
+        put_bits(&mut $self.$field, $name, part($value, $width), ($width, $shift))
+    };
+    (@prefix $self:ident $name:ident $bits:ident $field:ident) => {
+        put(&mut $self.$field, $name, Value::prefix($bits))
+    };
+    (@prefix $self:ident $name:ident $bits:ident $field:ident $width:literal $shift:literal) => {
+        put_bits(&mut $self.$field, $name, Some(first_bits($name, $bits, $width)?), ($width, $shift))
+    };
+    // A name stands for a field, or for so many bits of it from the bit of that number on.
+    ($fields:ident: $($name:literal => $field:ident $([$width:literal at $shift:literal])?,)*) => {
         impl Named for $fields {
             const NAMES: &'static [&'static str] = &[$($name,)*];
 
             fn set(&mut self, field: &str, value: &str) -> Result<(), Wrong> {
                 match field {
-                    $($name => put(&mut self.$field, field, Value::read(value)),)*
+                    $($name => named!(@set self field value $field $($width $shift)?),)*
                     _ => Err(format!("{field}: no such field")),
                 }
             }
 
             fn set_prefix(&mut self, field: &str, bits: Option<u32>) -> Result<(), Wrong> {
                 match field {
-                    $($name => put(&mut self.$field, field, Value::prefix(bits)),)*
+                    $($name => named!(@prefix self field bits $field $($width $shift)?),)*
                     _ => Err(format!("{field}: no such field")),
                 }
             }
@@ -121,53 +186,15 @@ macro_rules! named {
     };
 }
 named!(EthFields: "dst" => dst, "src" => src, "type" => ether_type,);
+named!(VlanFields: "tci" => tci, "pcp" => tci[3 at 13], "dei" => tci[1 at 12], "vid" => tci[12 at 0], "inner_type" => inner_type,);
 named!(Ipv4Fields: "tos" => tos, "ttl" => ttl, "proto" => protocol, "src" => src, "dst" => dst,);
 named!(Ipv6Fields: "tc" => traffic_class, "proto" => next_header, "hop" => hop_limit, "src" => src, "dst" => dst, "flow" => flow_label,);
 named!(TcpFields: "src" => src, "dst" => dst, "flags" => flags,);
 named!(UdpFields: "src" => src, "dst" => dst,);
-
-/// Parts of the tag's 16 bits have names of their own.
-impl Named for VlanFields {
-    const NAMES: &'static [&'static str] = &["tci", "pcp", "dei", "vid", "inner_type"];
-
-    fn set(&mut self, field: &str, value: &str) -> Result<(), Wrong> {
-        let part = |bits: u32, shift: u32, tci: &mut u16| {
-            let value = u16::read(value).filter(|value| u32::from(*value) < 1 << bits);
-            let value = value.ok_or_else(|| format!("{field}: expected a number of {bits} bits"))?;
-            let mask = (((1_u32 << bits) - 1) << shift) as u16;
-            *tci = *tci & !mask | value << shift;
-            Ok(())
-        };
-        match field {
-            "tci" => put(&mut self.tci, field, Value::read(value)),
-            "pcp" => part(3, 13, &mut self.tci),
-            "dei" => part(1, 12, &mut self.tci),
-            "vid" => part(12, 0, &mut self.tci),
-            "inner_type" => put(&mut self.inner_type, field, Value::read(value)),
-            _ => Err(format!("{field}: no such field")),
-        }
-    }
-
-    fn set_prefix(&mut self, field: &str, bits: Option<u32>) -> Result<(), Wrong> {
-        let mut part = |width: u32, shift: u32| {
-            let bits = bits.unwrap_or(width);
-            if bits > width {
-                return Err(format!("{field}: expected at most {width} bits"));
-            }
-            let ones = if bits == 0 { 0 } else { ((1_u32 << bits) - 1) << (width - bits) };
-            self.tci |= (ones << shift) as u16;
-            Ok(())
-        };
-        match field {
-            "tci" => part(16, 0),
-            "pcp" => part(3, 13),
-            "dei" => part(1, 12),
-            "vid" => part(12, 0),
-            "inner_type" => put(&mut self.inner_type, field, Value::prefix(bits)),
-            _ => Err(format!("{field}: no such field")),
-        }
-    }
-}
+named!(VxlanFields: "vni" => vni[24 at 0],);
+named!(MplsFields: "label" => entry[20 at 12], "tc" => entry[3 at 9], "s" => entry[1 at 8], "ttl" => entry[8 at 0],);
+named!(GreFields: "protocol" => protocol, "c_rsvd0_ver" => flags, "c_bit" => flags[1 at 15], "k_bit" => flags[1 at 13], "s_bit" => flags[1 at 12],);
+named!(GreKeyFields: "value" => key,);
 
 #[cfg(test)]
 mod tests {
@@ -205,5 +232,47 @@ mod tests {
         mask.set_prefix("vid", None).expect("all of it");
         mask.set_prefix("pcp", Some(1)).expect("the highest");
         assert_eq!(mask.tci, 0x8fff);
+    }
+
+    #[test]
+    fn parts_of_tunnels_headers_have_names() {
+        let mut entry = MplsFields::default();
+        for (field, value) in [("label", "0x12345"), ("tc", "5"), ("s", "1"), ("ttl", "64")] {
+            entry.set(field, value).expect(field);
+        }
+        assert_eq!(entry.entry, 0x12345 << 12 | 5 << 9 | 1 << 8 | 64);
+        entry.set("tc", "2").expect("a second time");
+        assert_eq!(entry.entry, 0x12345 << 12 | 2 << 9 | 1 << 8 | 64, "the others stay");
+        for (field, value) in [("label", "0x100000"), ("tc", "8"), ("s", "2"), ("ttl", "256"), ("ttl", "x")] {
+            entry.set(field, value).expect_err(field);
+        }
+        let mask = |fields: &[(&str, Option<u32>)]| {
+            let mut mask = MplsFields::default();
+            fields.iter().for_each(|(field, bits)| mask.set_prefix(field, *bits).expect("bits"));
+            mask.entry
+        };
+        assert_eq!(mask(&[("label", None)]), 0xffff_f000);
+        assert_eq!(mask(&[("label", Some(4)), ("ttl", None)]), 0xf000_00ff);
+        assert_eq!(mask(&[("tc", None), ("s", None)]), 0xf00);
+        assert_eq!(mask(&[("label", None), ("label", Some(0))]), 0, "the last one counts");
+        MplsFields::default().set_prefix("label", Some(21)).expect_err("20 bits");
+
+        let mut gre = GreFields::default();
+        for (field, value) in [("c_bit", "on"), ("k_bit", "1"), ("s_bit", "no"), ("protocol", "0x6558")] {
+            gre.set(field, value).expect(field);
+        }
+        assert_eq!((gre.flags, gre.protocol), (0xa000, 0x6558));
+        gre.set("c_rsvd0_ver", "0x1001").expect("all of it");
+        assert_eq!(gre.flags, 0x1001);
+        gre.set("k_bit", "2").expect_err("one bit");
+        let mut vxlan = VxlanFields::default();
+        vxlan.set("vni", "0xffffff").expect("24 bits");
+        vxlan.set("vni", "0x1000000").expect_err("25 bits");
+        let mut mask = VxlanFields::default();
+        mask.set_prefix("vni", Some(12)).expect("half of it");
+        assert_eq!((vxlan.vni, mask.vni), (0xff_ffff, 0xff_f000));
+        let mut key = GreKeyFields::default();
+        key.set("value", "0xffffffff").expect("32 bits");
+        assert_eq!(key.key, u32::MAX);
     }
 }

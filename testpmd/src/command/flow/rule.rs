@@ -13,7 +13,8 @@ use super::fields::Named;
 use crate::grammar::number;
 use crate::hash;
 
-const ITEMS: [&str; 9] = ["void", "eth", "vlan", "ipv4", "ipv6", "tcp", "udp", "/", "end"];
+const ITEMS: [&str; 13] =
+    ["void", "eth", "vlan", "ipv4", "ipv6", "tcp", "udp", "vxlan", "mpls", "gre", "gre_key", "/", "end"];
 const ACTIONS: [&str; 14] = [
     "void",
     "queue",
@@ -138,7 +139,11 @@ fn rule(reader: &mut Reader<'_>) -> Result<FlowRule, Stop> {
             "ipv4" => rule.pattern.push(FlowItem::Ipv4(item(reader)?)),
             "ipv6" => rule.pattern.push(FlowItem::Ipv6(item(reader)?)),
             "tcp" => rule.pattern.push(FlowItem::Tcp(item(reader)?)),
-            _ => rule.pattern.push(FlowItem::Udp(item(reader)?)),
+            "udp" => rule.pattern.push(FlowItem::Udp(item(reader)?)),
+            "vxlan" => rule.pattern.push(FlowItem::Vxlan(item(reader)?)),
+            "mpls" => rule.pattern.push(FlowItem::Mpls(item(reader)?)),
+            "gre" => rule.pattern.push(FlowItem::Gre(item(reader)?)),
+            _ => rule.pattern.push(FlowItem::GreKey(item(reader)?)),
         }
         reader.one_of(&["/"])?;
     }
@@ -283,7 +288,9 @@ fn hexadecimal(digits: &str) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use pollux_port::MacAddress;
-    use pollux_port::flow::{EthFields, FlowAttributes, Ipv4Fields, UdpFields};
+    use pollux_port::flow::{
+        EthFields, FlowAttributes, GreFields, GreKeyFields, Ipv4Fields, MplsFields, UdpFields, VxlanFields,
+    };
 
     use super::*;
 
@@ -331,6 +338,37 @@ mod tests {
     }
 
     #[test]
+    fn tunnels_are_read() {
+        let items = |text: &str| {
+            read(&format!("ingress pattern {text} / end actions drop / end")).expect(text).pattern
+        };
+        let vxlan =
+            |vni, mask| FlowItem::Vxlan(ItemMatch::masked(VxlanFields { vni }, VxlanFields { vni: mask }));
+        assert_eq!(items("vxlan vni is 0x123456"), [vxlan(0x12_3456, 0xff_ffff)]);
+        assert_eq!(items("vxlan vni spec 5 vni prefix 8"), [vxlan(5, 0xff_0000)]);
+        assert_eq!(items("vxlan vni spec 5"), [FlowItem::Vxlan(ItemMatch::exactly(VxlanFields { vni: 5 }))]);
+        assert_eq!(items("vxlan"), [FlowItem::Vxlan(ItemMatch::any())]);
+        let gre = |of: [u16; 2], mask: [u16; 2]| {
+            let fields = |[flags, protocol]: [u16; 2]| GreFields { flags, protocol };
+            FlowItem::Gre(ItemMatch::masked(fields(of), fields(mask)))
+        };
+        let key = GreKeyFields { key: 7 };
+        let key = FlowItem::GreKey(ItemMatch::masked(key, GreKeyFields { key: u32::MAX }));
+        assert_eq!(
+            items("gre protocol is 0x0800 k_bit is 1 s_bit is 0 / gre_key value is 7"),
+            [gre([0x2000, 0x0800], [0x3000, 0xffff]), key]
+        );
+        assert_eq!(
+            items("gre c_rsvd0_ver spec 0x8000 c_rsvd0_ver mask 0xb000"),
+            [gre([0x8000, 0], [0xb000, 0])]
+        );
+        let mpls =
+            |entry, mask| FlowItem::Mpls(ItemMatch::masked(MplsFields { entry }, MplsFields { entry: mask }));
+        assert_eq!(items("mpls label is 16 s is 1"), [mpls(16 << 12 | 1 << 8, 0xffff_f100)]);
+        assert_eq!(items("mpls tc is 3 ttl is 64"), [mpls(3 << 9 | 64, 0xeff)]);
+    }
+
+    #[test]
     fn rss_takes_queues_fields_and_a_key() {
         let text = "ingress pattern eth / end actions rss queues 0 2 end types ipv4 udp end func toeplitz key 0aff / end";
         let rule = read(text).expect("a rule");
@@ -349,6 +387,18 @@ mod tests {
                 "'here' after 'is': expected src: expected an IPv4 address",
             ),
             ("ingress pattern ipv4 src prefix 33 / end", "'33' after 'prefix': expected src"),
+            (
+                "ingress pattern udp / vxlan vni is 0x1000000 / end",
+                "'0x1000000' after 'is': expected vni: expected a number of 24 bits",
+            ),
+            (
+                "ingress pattern mpls label is 0x100000",
+                "'0x100000' after 'is': expected label: expected a number of 20",
+            ),
+            (
+                "ingress pattern gre key is 5",
+                "'key' after 'gre': expected one of protocol, c_rsvd0_ver, c_bit,",
+            ),
             (
                 "ingress pattern end actions queue index -1 / end",
                 "'-1' after 'index': expected the number of a queue",
@@ -370,6 +420,11 @@ mod tests {
         assert_eq!(next("ingress pattern udp "), ["src", "dst", "/"]);
         assert_eq!(next("ingress pattern udp src "), RELATIONS);
         assert_eq!(next("ingress pattern udp / end "), ["actions"]);
+        assert_eq!(next("ingress pattern "), ITEMS);
+        assert_eq!(next("ingress pattern vxlan "), ["vni", "/"]);
+        assert_eq!(next("ingress pattern mpls "), ["label", "tc", "s", "ttl", "/"]);
+        assert_eq!(next("ingress pattern gre "), ["protocol", "c_rsvd0_ver", "c_bit", "k_bit", "s_bit", "/"]);
+        assert_eq!(next("ingress pattern gre / gre_key "), ["value", "/"]);
         assert!(next("ingress pattern udp src is ").is_empty(), "a value");
     }
 }
