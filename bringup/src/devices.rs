@@ -111,7 +111,7 @@ impl Bringup {
         let device = device.ok_or(BringupError::NoPort { port: id.0 })?;
         drop(self.ports.remove(id));
         self.modelled.put(&device.spec.device.name, None);
-        self.traces.remove(&device.spec.device.name);
+        // Its trace goes with its context: one for RDMA of the same name may still be open.
         Ok(())
     }
 }
@@ -149,6 +149,19 @@ mod tests {
         assert!(bringup.reopen(PortId(3)).is_ok());
         let all = [(0, "mlx5_model0"), (1, "net_null1"), (2, "net_ring0"), (3, "net_null0")];
         assert_eq!(names(&bringup), all.map(|(id, name)| (id, name.to_owned())));
+    }
+
+    #[test]
+    fn the_calls_of_a_context_for_rdma_can_be_watched_without_its_port() {
+        let line = "devices -l 0 --no-huge --no-telemetry --vdev mlx5_model0,wire=null";
+        let line = CommandLine::parse(line.split(' ')).expect("a line");
+        let mut bringup = Bringup::new(&line).unwrap_or_else(|error| panic!("{}", error.line()));
+        let beside = bringup.rdma(PortId(0)).unwrap_or_else(|error| panic!("{}", error.line()));
+        bringup.detach(PortId(0)).expect("there");
+        let traces = |bringup: &Bringup| bringup.eal.telemetry().ask("/uverbs/trace");
+        assert_eq!(traces(&bringup), r#"{"/uverbs/trace":{"mlx5_model0":false}}"#);
+        drop(beside);
+        assert_eq!(traces(&bringup), r#"{"/uverbs/trace":{}}"#);
     }
 
     #[test]

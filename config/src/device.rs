@@ -1,10 +1,11 @@
 //! Device arguments: `net_pcap0,rx_pcap=a.pcap,infinite_rx=1`.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use crate::ConfigError;
+use crate::{ConfigError, Param};
 
 /// Devices to open and devices to block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,7 +49,12 @@ pub struct DeviceArg {
 impl DeviceArg {
     /// Returns a reader for the keys.
     pub fn keys(&self) -> KeyReader<'_> {
-        KeyReader { device: self, known: Vec::new() }
+        KeyReader { device: self, known: Vec::new(), params: None }
+    }
+
+    /// Returns a reader for the keys of this table: it takes those and no others.
+    pub fn keys_of(&self, params: &'static [Param]) -> KeyReader<'_> {
+        KeyReader { params: Some(params), ..self.keys() }
     }
 }
 
@@ -145,6 +151,8 @@ fn is_pci_address(name: &str) -> bool {
 pub struct KeyReader<'a> {
     device: &'a DeviceArg,
     known: Vec<&'static str>,
+    /// The table of the keys, if there is one.
+    params: Option<&'static [Param]>,
 }
 
 impl<'a> KeyReader<'a> {
@@ -290,8 +298,16 @@ impl<'a> KeyReader<'a> {
     ///
     /// # Errors
     /// [`ConfigError::UnknownKey`] for the first key that was not asked for, naming those that were.
+    ///
+    /// # Panics
+    /// With debug assertions, when the driver's table ([`DeviceArg::keys_of`]) lacks a key that was asked for, or has one that was not.
     pub fn finish(&self) -> Result<(), ConfigError> {
         let known = &self.known;
+        if let Some(params) = self.params.filter(|_| cfg!(debug_assertions)) {
+            let listed: BTreeSet<&str> = params.iter().map(|param| param.key).collect();
+            let asked: BTreeSet<&str> = known.iter().copied().collect();
+            assert_eq!(asked, listed, "keys that the driver of {} asks for, and its table", self.device.name);
+        }
         let Some((key, _)) = self.device.args.iter().find(|(key, _)| !known.contains(&key.as_str())) else {
             return Ok(());
         };

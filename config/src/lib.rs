@@ -29,6 +29,7 @@ mod eal;
 mod error;
 mod lcore;
 mod log;
+mod param;
 mod port;
 mod profile;
 mod toml_file;
@@ -39,5 +40,6 @@ pub use eal::{EalSpec, HugeUnlink, IovaMode, MemorySpec, PoolSpec, ProcessSpec, 
 pub use error::ConfigError;
 pub use lcore::{CPU_MAX, LCORE_MAX, LcoreEntry, LcoreMap, LcoreSet};
 pub use log::{LogColor, LogFilter, LogLevel, LogPattern, LogSpec, LogTimestamp};
+pub use param::Param;
 pub use port::{PortSpec, QueueSpec};
 pub use toml_file::TomlFile;

@@ -9,7 +9,7 @@ use pollux_uverbs::discovery::{self, Device};
 
 use crate::root::Root;
 
-const VENDOR: u16 = 0x15b3;
+const VENDOR: u16 = pollux_pmd_mlx::info::VENDOR;
 const DRIVER: &str = "mlx5_core";
 const FUNCTIONS: &str = "sys/bus/pci/devices";
 
@@ -200,4 +200,15 @@ impl Card {
 
 fn id(root: &Root, file: &str) -> Option<u16> {
     u16::from_str_radix(root.text(file).ok()?.strip_prefix("0x")?, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_those_that_the_driver_tells_of() {
+        let told = pollux_pmd_mlx::info::DEVICES;
+        assert!(MODELS.iter().map(|model| model.pci_device).eq(told));
+    }
 }

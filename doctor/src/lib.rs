@@ -10,6 +10,8 @@
 //!   Finding: id, severity, card, what, mend ──► Report: text of 80 columns, JSON
 //! ```
 //!
+//! Beside it stand what DPDK's other scripts do: [`rss_flows`] and [`pmdinfo`], each with a program.
+//!
 //! The program `doctor` calls it; it calls `pollux-eal` for topology and huge pages, `pollux-uverbs` for RDMA devices and
 //! `pollux-config` for lists of lcores. It reads and never changes anything, but for [`Reservation`]. Every fact is a file below a root that is an argument,
 //! so that a tree of another machine can be examined.
@@ -29,9 +31,11 @@ mod card;
 mod check;
 mod finding;
 mod machine;
+pub mod pmdinfo;
 mod process;
 mod report;
 mod root;
+pub mod rss_flows;
 mod show;
 mod survey;
 

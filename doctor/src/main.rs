@@ -46,8 +46,8 @@ struct Cli {
     /// Show huge pages, the processors of each core, or network devices and their drivers, as dpdk-hugepages, cpu_layout and dpdk-devbind do
     #[arg(long, value_name = "WHAT", value_enum, conflicts_with_all = ["card", "lcores", "all", "json"])]
     show: Option<What>,
-    /// Reserve so many bytes of huge pages (1G, 512M): the pool becomes as large
-    #[arg(long, value_name = "SIZE", value_parser = bytes, conflicts_with_all = ["card", "lcores", "all", "json", "show"])]
+    /// Reserve so many bytes of huge pages (1G, 512M): the pool becomes as large, or stays as it is if there is no room; 0 gives all back
+    #[arg(long, value_name = "SIZE", value_parser = bytes_or_none, conflicts_with_all = ["card", "lcores", "all", "json", "show"])]
     reserve: Option<usize>,
     /// Size of the pages that are reserved (2M, 1G) [default: the machine's]
     #[arg(long, value_name = "SIZE", value_parser = bytes, requires = "reserve")]
@@ -66,6 +66,11 @@ enum What {
     Hugepages,
     Cpus,
     Devices,
+}
+
+/// The same, or 0.
+fn bytes_or_none(text: &str) -> Result<usize, String> {
+    if text == "0" { Ok(0) } else { bytes(text) }
 }
 
 /// A number of bytes: `2M`, `1G`, `2048K`.

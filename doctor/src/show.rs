@@ -1,16 +1,17 @@
-//! What a machine has, as tables: huge pages, processors, network devices. What DPDK's `dpdk-hugepages.py`, `cpu_layout.py` and
+//! What a machine has, as tables: huge pages, processors, network devices; and reserving huge pages. What DPDK's `dpdk-hugepages.py`, `cpu_layout.py` and
 //! `dpdk-devbind.py --status` show, in their form.
 
 mod cpus;
 mod devices;
 mod hugepages;
+mod reserve;
 
 use std::path::Path;
 
 use crate::DoctorError;
 use crate::root::Root;
 
-pub use hugepages::Reservation;
+pub use reserve::Reservation;
 
 /// What is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

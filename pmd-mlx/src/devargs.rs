@@ -3,7 +3,7 @@
 //! Source of names, ranges and defaults: DPDK `doc/guides/nics/mlx5.rst`, `doc/guides/platform/mlx5.rst`,
 //! `drivers/net/mlx5/mlx5_defs.h`.
 
-use pollux_config::{ConfigError, DeviceArg};
+use pollux_config::{ConfigError, DeviceArg, Param};
 
 /// What to do about CQE compression and its format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,6 +130,36 @@ impl Default for Arguments {
     }
 }
 
+/// The keys, in the order in which they are read.
+pub const PARAMS: &[Param] = &[
+    Param::new("class", "eth"),
+    Param::number("rxq_cqe_comp_en"),
+    Param::number("lro_timeout_usec"),
+    Param::flag("rxq_pkt_pad_en"),
+    Param::number("delay_drop"),
+    Param::flag("mprq_en"),
+    Param::number("mprq_log_stride_num"),
+    Param::number("mprq_log_stride_size"),
+    Param::number("mprq_max_memcpy_len"),
+    Param::number("rxqs_min_mprq"),
+    Param::number("txq_inline_min"),
+    Param::number("txq_inline_max"),
+    Param::number("txq_inline_mpw"),
+    Param::number("txqs_min_inline"),
+    Param::flag("txq_mpw_en"),
+    Param::new("sq_db_nc", "0|1|2"),
+    Param::new("tx_db_nc", "0|1|2"),
+    Param::flag("rx_vec_en"),
+    Param::flag("dv_flow_en"),
+    Param::flag("mr_mempool_reg_en"),
+    Param::flag("mr_ext_memseg_en"),
+    Param::flag("vf_nl_en"),
+    Param::flag("neighbours_by_kernel"),
+    Param::flag("allow_duplicate_pattern"),
+    Param::flag("relaxed_ordering"),
+    Param::new("cqe_size", "64|128"),
+];
+
 /// Keys that DPDK knows and that are refused here whatever their value says, with the reason.
 const REFUSED: &[(&str, &str)] = &[
     ("l3_vxlan_en", "needs tunnel steering in the firmware's own tables, which this driver does not program"),
@@ -168,7 +198,7 @@ impl Arguments {
     /// # Errors
     /// The first key that is unknown or refused, or whose value is not allowed.
     pub fn parse(device: &DeviceArg) -> Result<Self, ConfigError> {
-        let mut keys = device.keys();
+        let mut keys = device.keys_of(PARAMS);
         for (key, reason) in REFUSED {
             // Not read as keys are: what is refused is not among those that a line on an unknown one says are allowed.
             if let Some((_, value)) = device.args.iter().find(|(given, _)| given == key) {

@@ -87,6 +87,7 @@
 
 pub mod devargs;
 pub mod eth;
+pub mod info;
 pub mod netdev;
 mod patience;
 

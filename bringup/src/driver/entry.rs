@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use pollux_config::{ConfigError, DeviceArg, KeyReader};
+use pollux_config::{ConfigError, DeviceArg, KeyReader, Param};
 use pollux_eal::Eal;
 use pollux_mlx5_model::Model;
 use pollux_port::PortError;
-use pollux_port::driver::PortDriver;
+use pollux_port::driver::{DriverInfo, PortDriver};
 
 use crate::error::BringupError;
 use crate::exclusive::Keys;
@@ -52,9 +52,37 @@ impl Entry {
         O: 'static,
         D: PortDriver + 'static,
     {
+        Self::of_table(name, None, read, open)
+    }
+
+    /// One of this workspace: it takes the keys that `info` tells of, and the program carries `text`, which is made of that.
+    pub(super) fn built_in<O, D>(
+        info: &DriverInfo,
+        text: &'static [u8],
+        read: impl Fn(&mut KeyReader<'_>) -> Result<O, ConfigError> + Send + Sync + 'static,
+        open: impl Fn(&str, O, &Eal) -> Result<D, PortError> + Send + Sync + 'static,
+    ) -> Self
+    where
+        O: 'static,
+        D: PortDriver + 'static,
+    {
+        DriverInfo::carry(text);
+        Self::of_table(info.name, Some(info.params), read, open)
+    }
+
+    fn of_table<O, D>(
+        name: &str,
+        params: Option<&'static [Param]>,
+        read: impl Fn(&mut KeyReader<'_>) -> Result<O, ConfigError> + Send + Sync + 'static,
+        open: impl Fn(&str, O, &Eal) -> Result<D, PortError> + Send + Sync + 'static,
+    ) -> Self
+    where
+        O: 'static,
+        D: PortDriver + 'static,
+    {
         let open = Arc::new(open);
         let read = move |device: &DeviceArg| -> Result<Open, ConfigError> {
-            let mut keys = device.keys();
+            let mut keys = params.map_or_else(|| device.keys(), |params| device.keys_of(params));
             let options = read(&mut keys)?;
             keys.finish()?;
             let open = Arc::clone(&open);

@@ -14,6 +14,7 @@ use pollux_mlx5_model::Model;
 use pollux_pmd_mlx::devargs::Arguments;
 use pollux_pmd_mlx::eth::port::{Mlx5Port, Mlx5Spec};
 use pollux_port::PortError;
+use pollux_port::driver::DriverInfo;
 use pollux_verbs::{Context, Options, Provider, VerbsError};
 
 use super::entry::{Open, OpenRdma, Opened};
@@ -22,6 +23,11 @@ use crate::rdma::device::RdmaDevice;
 pub use card::Mlx5Card;
 pub use model::ModelNetdev;
 pub(super) use real::openable;
+
+/// Keeps in the program what it tells of the model; of the driver proper, opening a port does.
+pub(super) fn carry() {
+    DriverInfo::carry(&keys::TEXT);
+}
 
 /// A port of the device model.
 pub(super) fn model(device: &DeviceArg) -> Result<Open, ConfigError> {

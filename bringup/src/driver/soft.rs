@@ -1,6 +1,7 @@
 //! The keys of the ports in software: DPDK's names, read into each driver's options.
 
-use pollux_config::{ConfigError, KeyReader};
+use pollux_config::{ConfigError, KeyReader, Param};
+use pollux_port::driver::DriverInfo;
 use pollux_port_soft::af_packet::{AfPacketPort, Fanout, PacketOptions};
 use pollux_port_soft::af_xdp::{AfXdpPort, XdpPortOptions};
 use pollux_port_soft::null::{self, NullOptions, NullPort};
@@ -11,24 +12,90 @@ use pollux_port_soft::tap::{TapOptions, TapPort};
 use super::entry::Entry;
 use crate::exclusive::Exclusive;
 
+/// What is told of a driver that needs no device of its own.
+const fn software(name: &'static str, params: &'static [Param]) -> DriverInfo {
+    DriverInfo { name, params, kmod: "", pci_ids: &[] }
+}
+
+const NULL: DriverInfo =
+    software("net_null", &[Param::number("size"), Param::flag("copy"), Param::flag("no-rx")]);
+static NULL_TEXT: [u8; NULL.text_bytes()] = NULL.text();
+
+const RING: DriverInfo = software("net_ring", &[]);
+static RING_TEXT: [u8; RING.text_bytes()] = RING.text();
+
+/// The name of an interface, as DPDK's pcap driver writes it.
+const INTERFACE: &str = "<ifc>";
+
+const PCAP: DriverInfo = software(
+    "net_pcap",
+    &[
+        Param::text("rx_pcap"),
+        Param::new("rx_iface", INTERFACE),
+        Param::new("rx_iface_in", INTERFACE),
+        Param::text("tx_pcap"),
+        Param::new("tx_iface", INTERFACE),
+        Param::new("iface", INTERFACE),
+        Param::flag("infinite_rx"),
+        Param::flag("phy_mac"),
+    ],
+);
+static PCAP_TEXT: [u8; PCAP.text_bytes()] = PCAP.text();
+
+const AF_PACKET: DriverInfo = software(
+    "net_af_packet",
+    &[
+        Param::text("iface"),
+        Param::number("qpairs"),
+        Param::number("blocksz"),
+        Param::number("framesz"),
+        Param::number("framecnt"),
+        Param::flag("qdisc_bypass"),
+        Param::new("fanout_mode", "hash|lb|cpu|rollover|rnd|qm"),
+    ],
+);
+static AF_PACKET_TEXT: [u8; AF_PACKET.text_bytes()] = AF_PACKET.text();
+
+const AF_XDP: DriverInfo = software(
+    "net_af_xdp",
+    &[
+        Param::text("iface"),
+        // These four are DPDK's, read to be refused unless they are off.
+        Param::text("xdp_prog"),
+        Param::flag("use_cni"),
+        Param::flag("use_pinned_map"),
+        Param::flag("shared_umem"),
+        Param::number("start_queue"),
+        Param::number("queue_count"),
+        Param::number("busy_budget"),
+        Param::flag("force_copy"),
+    ],
+);
+static AF_XDP_TEXT: [u8; AF_XDP.text_bytes()] = AF_XDP.text();
+
+const TAP: DriverInfo = software("net_tap", &[Param::text("iface"), Param::new("mac", "xx:xx:xx:xx:xx:xx")]);
+static TAP_TEXT: [u8; TAP.text_bytes()] = TAP.text();
+
 /// The drivers.
 pub(super) fn entries() -> Vec<Entry> {
     vec![
-        Entry::of_port("net_null", null, |name, options, _| NullPort::new(name, options)),
-        Entry::of_port("net_ring", |_| Ok(()), |name, (), _| Ok(ring::looped(name))),
-        Entry::of_port("net_pcap", pcap, |name, options, _| PcapPort::new(name, &options)).exclusive(&[
-            ("rx_pcap", Exclusive::READ_FILE),
-            ("tx_pcap", Exclusive::WRITTEN_FILE),
-            ("iface", Exclusive::INTERFACE),
-            ("rx_iface", Exclusive::RX_INTERFACE),
-            ("rx_iface_in", Exclusive::RX_INTERFACE),
-            ("tx_iface", Exclusive::TX_INTERFACE),
-        ]),
-        Entry::of_port("net_af_packet", af_packet, |_, options, _| AfPacketPort::new(options))
+        Entry::built_in(&NULL, &NULL_TEXT, null, |name, options, _| NullPort::new(name, options)),
+        Entry::built_in(&RING, &RING_TEXT, |_| Ok(()), |name, (), _| Ok(ring::looped(name))),
+        Entry::built_in(&PCAP, &PCAP_TEXT, pcap, |name, options, _| PcapPort::new(name, &options)).exclusive(
+            &[
+                ("rx_pcap", Exclusive::READ_FILE),
+                ("tx_pcap", Exclusive::WRITTEN_FILE),
+                ("iface", Exclusive::INTERFACE),
+                ("rx_iface", Exclusive::RX_INTERFACE),
+                ("rx_iface_in", Exclusive::RX_INTERFACE),
+                ("tx_iface", Exclusive::TX_INTERFACE),
+            ],
+        ),
+        Entry::built_in(&AF_PACKET, &AF_PACKET_TEXT, af_packet, |_, options, _| AfPacketPort::new(options))
             .exclusive(&[("iface", Exclusive::INTERFACE)]),
-        Entry::of_port("net_af_xdp", af_xdp, |_, options, _| AfXdpPort::new(options))
+        Entry::built_in(&AF_XDP, &AF_XDP_TEXT, af_xdp, |_, options, _| AfXdpPort::new(options))
             .exclusive(&[("iface", Exclusive::INTERFACE)]),
-        Entry::of_port("net_tap", tap, |_, options, _| TapPort::new(&options))
+        Entry::built_in(&TAP, &TAP_TEXT, tap, |_, options, _| TapPort::new(&options))
             .exclusive(&[("iface", Exclusive::TAP)]),
     ]
 }

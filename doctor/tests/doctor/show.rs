@@ -47,6 +47,16 @@ fn huge_pages_of_each_node_and_their_mounts() {
 }
 
 #[test]
+fn huge_pages_of_a_kernel_without_numa() {
+    let tree = Tree::of("laptop");
+    assert!(tree.path().join("sys/devices/system/cpu").is_dir());
+    let _ = fs::remove_dir_all(tree.path().join("sys/devices/system/node"));
+    let table = "Node Pages   Free    Size     Total\n-    64      0       2 MiB    128 MiB\n\n";
+    let text = shown(&tree, "hugepages");
+    assert!(text.starts_with(table), "{text}");
+}
+
+#[test]
 fn processors_of_each_core_and_socket() {
     let tree = Tree::of("healthy");
     let text = shown(&tree, "cpus");
@@ -109,11 +119,16 @@ fn a_pool_becomes_as_large_as_is_asked() {
     let end = run(&tree, &["--reserve", "5M", "--page-size", "2M", "--node", "1"]);
     assert_eq!(end.stdout, "3 pages of 2 MiB, 6 MiB in all, 512 before\n", "{}", end.stderr);
     assert_eq!(pages("sys/devices/system/node/node1/hugepages"), "3\n");
+    let end = run(&tree, &["--reserve", "0", "--node", "1"]);
+    assert_eq!(end.stdout, "0 pages of 2 MiB, 0 bytes in all, 3 before\n", "{}", end.stderr);
+    assert_eq!(pages("sys/devices/system/node/node1/hugepages"), "0\n");
     for (options, why) in [
         (&["--reserve", "1G", "--node", "7"][..], "node7/hugepages is not there"),
         (&["--reserve", "1G", "--page-size", "4K"], "there are pages of 1048576kB, 2048kB"),
         (&["--reserve", "1"], "must be a number with K, M or G"),
         (&["--reserve", "99999999999999G"], "must be a number of bytes above 0"),
+        (&["--reserve", "0M"], "must be a number of bytes above 0"),
+        (&["--reserve", "1G", "--page-size", "0"], "must be a number with K, M or G"),
         (&["--node", "1"], "--reserve"),
     ] {
         let end = run(&tree, options);

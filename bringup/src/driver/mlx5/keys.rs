@@ -2,61 +2,74 @@
 
 use std::time::Duration;
 
-use pollux_config::{ConfigError, DeviceArg, KeyReader, nearest};
+use pollux_config::{ConfigError, DeviceArg, KeyReader, Param, nearest};
 use pollux_eal::lcore::CpuSet;
 use pollux_mlx5_kernel::{DoorProfile, InterfaceAddress, InterfaceAddressError};
 use pollux_mlx5_model::config::Profile;
 use pollux_mlx5_model::fault::FaultPlan;
 use pollux_mlx5_model::wire::{Impairments, WireSpec};
 use pollux_mlx5_model::{ModelError, Traits};
+use pollux_pmd_mlx::devargs;
+use pollux_port::driver::DriverInfo;
+
+use crate::driver::MODEL;
+
+/// Keys of the model that are no abilities.
+const OWN: [Param; 17] = [
+    Param::text("wire"),
+    Param::new("mac", "xx:xx:xx:xx:xx:xx"),
+    Param::new("ip", "<address>/<bits>"),
+    Param::new("device", "cx4lx|cx5|cx6dx|cx7"),
+    Param::number("core"),
+    Param::new("mode", "threaded"),
+    Param::new("loss", "<share>"),
+    Param::new("reorder", "<share>"),
+    Param::number("delay"),
+    Param::new("dup", "<share>"),
+    Param::new("corrupt", "<share>"),
+    Param::number("seed"),
+    Param::text("fault_plan"),
+    Param::new("kernel", "newest|6.12|5.4"),
+    Param::flag("pause"),
+    Param::new("memlock", "none|process|<int>"),
+    Param::new("cqe_version", "0|1"),
+];
 
 /// Keys that are the model's; all others are the driver's, as for a real device.
-pub(super) const KEYS: [&str; 17 + ABILITIES.len()] = [
-    "wire",
-    "mac",
-    "ip",
-    "device",
-    "core",
-    "mode",
-    "loss",
-    "reorder",
-    "delay",
-    "dup",
-    "corrupt",
-    "seed",
-    "fault_plan",
-    "kernel",
-    "pause",
-    "memlock",
-    "cqe_version",
-    ABILITIES[0].0,
-    ABILITIES[1].0,
-    ABILITIES[2].0,
-    ABILITIES[3].0,
-    ABILITIES[4].0,
-    ABILITIES[5].0,
-    ABILITIES[6].0,
-    ABILITIES[7].0,
-    ABILITIES[8].0,
-    ABILITIES[9].0,
-    ABILITIES[10].0,
-    ABILITIES[11].0,
-    ABILITIES[12].0,
-    ABILITIES[13].0,
-    ABILITIES[14].0,
-    ABILITIES[15].0,
-    ABILITIES[16].0,
-    ABILITIES[17].0,
-    ABILITIES[18].0,
-    ABILITIES[19].0,
-    ABILITIES[20].0,
-    ABILITIES[21].0,
-];
+const PARAMS: [Param; OWN.len() + ABILITIES.len()] = {
+    let mut params = [Param::flag(""); OWN.len() + ABILITIES.len()];
+    let mut at = 0;
+    while at < params.len() {
+        params[at] = if at < OWN.len() { OWN[at] } else { Param::flag(ABILITIES[at - OWN.len()].0) };
+        at += 1;
+    }
+    params
+};
+
+/// All keys of a model's port, the driver's behind its own.
+const ALL: [Param; PARAMS.len() + devargs::PARAMS.len()] = {
+    let mut params = [Param::flag(""); PARAMS.len() + devargs::PARAMS.len()];
+    let mut at = 0;
+    while at < params.len() {
+        params[at] = if at < PARAMS.len() { PARAMS[at] } else { devargs::PARAMS[at - PARAMS.len()] };
+        at += 1;
+    }
+    params
+};
+
+const INFO: DriverInfo = DriverInfo { name: MODEL, params: &ALL, kmod: "", pci_ids: &[] };
+/// What programs with the model tell of it.
+pub(super) static TEXT: [u8; INFO.text_bytes()] = INFO.text();
+
+/// The names of the model's keys.
+fn own() -> impl Iterator<Item = &'static str> {
+    PARAMS.iter().map(|param| param.key)
+}
 
 /// What a card or its kernel has (1) or lacks (0), one by one; where a key is not given, it is as the card and the kernel are.
 type Ability = (&'static str, fn(&mut Traits, &mut DoorProfile, bool));
 
-const ABILITIES: [Ability; 22] = [
+const ABILITIES: [Ability; 23] = [
     // Every packet must have 18 bytes of header inline.
     ("inline_l2", |card, _, on| card.needs_inline_l2 = on),
     // Several packets in one send entry.
@@ -88,6 +101,8 @@ const ABILITIES: [Ability; 22] = [
     ("has_gre", |card, _, on| card.gre = on),
     ("has_geneve", |card, _, on| card.geneve = on),
     ("has_ipip", |card, _, on| card.ip_in_ip = on),
+    // Rules match MPLS labels.
+    ("has_mpls", |card, _, on| card.mpls = on),
     // Send entries say where headers are.
     ("has_swp", |card, _, on| card.software_parsing = on),
     // Ends of a connection agree on its options.
@@ -128,7 +143,7 @@ pub(super) struct ModelKeys {
 impl ModelKeys {
     /// Reads the model's keys; the device that is left has the driver's.
     pub(super) fn take(device: &DeviceArg) -> Result<(Self, DeviceArg), ConfigError> {
-        let (own, rest) = device.args.iter().cloned().partition(|(key, _)| KEYS.contains(&key.as_str()));
+        let (own, rest) = device.args.iter().cloned().partition(|(key, _)| own().any(|own| own == key));
         let own = DeviceArg { args: own, ..device.clone() };
         let keys = Self::read(&own)?;
         Ok((keys, DeviceArg { args: rest, ..own }))
@@ -145,7 +160,7 @@ impl ModelKeys {
     }
 
     fn read(device: &DeviceArg) -> Result<Self, ConfigError> {
-        let mut keys = device.keys();
+        let mut keys = device.keys_of(&PARAMS);
         let wire = parsed(&mut keys, "wire")?.unwrap_or(USUAL_WIRE);
         let mac = unicast(&mut keys)?;
         let addresses = addresses(&mut keys)?;
@@ -259,8 +274,9 @@ fn addresses(keys: &mut KeyReader<'_>) -> Result<Vec<InterfaceAddress>, ConfigEr
 /// A key that the driver does not know may have been meant for the model.
 pub(super) fn with_own(error: ConfigError) -> ConfigError {
     let ConfigError::UnknownKey { device, key, nearest: near, allowed } = error else { return error };
-    let near = near.or_else(|| nearest(&key, KEYS).map(str::to_owned));
-    ConfigError::UnknownKey { device, key, nearest: near, allowed: format!("{}, {allowed}", KEYS.join(", ")) }
+    let near = near.or_else(|| nearest(&key, own()).map(str::to_owned));
+    let allowed = format!("{}, {allowed}", own().collect::<Vec<_>>().join(", "));
+    ConfigError::UnknownKey { device, key, nearest: near, allowed }
 }
 
 #[cfg(test)]
@@ -333,7 +349,7 @@ mod tests {
             ("cqe_version=0", (true, true)),
         ] {
             let (word, value) = name.split_once('=').expect("a key and its value");
-            assert!(KEYS.contains(&word), "{word}");
+            assert!(own().any(|own| own == word), "{word}");
             assert_eq!(changes(&key(name)), changed, "{name}");
             let other = if value == "0" { "1" } else { "0" };
             assert!(!changes(&key(&format!("{word}={other}"))).0, "{word}={other} is as it was");
