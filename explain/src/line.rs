@@ -1,6 +1,8 @@
 //! A line of a trace, taken apart: a call, a write command, a map, the end of a channel, or a line of the fast path
 //! (`pollux_mlx5_model`, `device/fast_path.rs`). Whatever a file holds, what is no such line is none.
 
+use pollux_uverbs::trace::FULL;
+
 /// What an attribute carries, asked or answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value<'a> {
@@ -62,6 +64,8 @@ pub enum Line<'a> {
     },
     /// A channel is gone, and with it what was made through it.
     Close,
+    /// The trace is as long as it may be, and has no more lines.
+    Full,
     /// A store to a register of the device.
     Ring {
         /// Number of the UAR page.
@@ -111,6 +115,9 @@ pub fn parse(line: &str) -> Option<Line<'_>> {
     let line = channel(line).0;
     if line == "close" {
         return Some(Line::Close);
+    }
+    if line == FULL {
+        return Some(Line::Full);
     }
     let (kind, rest) = line.split_once(' ')?;
     match kind {

@@ -194,10 +194,16 @@ fn running(cli: &Cli, pid: u32, input: &Input) -> Result<(), Failed> {
     let cannot = |why: io::Error| Failed::Input(format!("process {pid}: {why}"));
     let process = Process::read(Path::new("/"), pid).map_err(cannot)?;
     write(&process.text())?;
-    let connect = |path| Told::connect(path, pid).map_err(cannot);
-    let told = process.telemetry().map(connect).transpose()?;
-    if let Some(told) = &told {
-        write(&told.text().map_err(cannot)?)?;
+    let told = match process.telemetry().map(|path| answered(path, pid)).transpose() {
+        Ok(told) => told,
+        // What /proc tells is told.
+        Err(why) if !cli.follow => return write(&format!("telemetry does not answer: {why}\n")),
+        Err(why) => {
+            return Err(Failed::Input(format!("process {pid}: telemetry does not answer: {why}")));
+        }
+    };
+    if let Some((_, text)) = &told {
+        write(text)?;
     }
     if !cli.follow {
         return Ok(());
@@ -205,16 +211,32 @@ fn running(cli: &Cli, pid: u32, input: &Input) -> Result<(), Failed> {
     let no_telemetry = || {
         Failed::Input(format!("process {pid}: has no telemetry: calls are told by programs of Pollux alone"))
     };
-    let mut live = Live::begin(told.ok_or_else(no_telemetry)?, cli.names, cli.fast_path).map_err(cannot)?;
+    let (told, _) = told.ok_or_else(no_telemetry)?;
+    follow(Live::begin(told, cli.names, cli.fast_path).map_err(cannot)?, input, cannot)
+}
+
+/// What telemetry tells, and a client to ask more.
+fn answered(path: &Path, pid: u32) -> io::Result<(Told, String)> {
+    let told = Told::connect(path, pid)?;
+    let text = told.text()?;
+    Ok((told, text))
+}
+
+/// Tells calls as they come, and behind the end what is left of them.
+fn follow(mut live: Live, input: &Input, cannot: impl Fn(io::Error) -> Failed) -> Result<(), Failed> {
     write("calls from now on:\n")?;
-    while !input.is_stopped() && Path::new(&format!("/proc/{pid}/fd")).exists() {
-        let more = live.more().map_err(cannot)?;
-        if more.is_empty() {
-            let _stop = input.next.recv_timeout(LOOK);
+    while !input.is_stopped() && !live.is_over() {
+        match live.more().map_err(&cannot)? {
+            Some(more) => write(&more)?,
+            None => {
+                let _stop = input.next.recv_timeout(LOOK);
+            }
         }
+    }
+    live.end();
+    while let Some(more) = live.more().map_err(&cannot)? {
         write(&more)?;
     }
-    write(&live.end().map_err(cannot)?)?;
     write(&live.summary())
 }
 

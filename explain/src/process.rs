@@ -84,11 +84,16 @@ impl Process {
             }
         }
         process.files.sort();
-        for line in fs::read_to_string(folder.join("maps"))?.lines().take(LINES_MAX) {
+        // Names in both are any bytes, and in the latter those of other users too.
+        let maps = fs::read(folder.join("maps"))?;
+        for line in String::from_utf8_lossy(&maps).lines().take(LINES_MAX) {
             process.map(line);
         }
-        let sockets = fs::read_to_string(folder.join("net/unix")).unwrap_or_default();
-        process.telemetry = sockets.lines().take(LINES_MAX).find_map(|line| telemetry(line, &inodes));
+        let sockets = fs::read(folder.join("net/unix")).unwrap_or_default();
+        process.telemetry = String::from_utf8_lossy(&sockets)
+            .lines()
+            .take(LINES_MAX)
+            .find_map(|line| telemetry(line, &inodes));
         Ok(process)
     }
 

@@ -63,7 +63,8 @@ impl Explainer {
         self.lines += 1;
         let mut out = String::new();
         self.goes_through(line::channel(line).1, &mut out);
-        match parse(line) {
+        // What a terminal would obey is in no trace.
+        match parse(line).filter(|_| !line.contains(char::is_control)) {
             Some(Line::Call { object, method, asked, outcome, answered }) => {
                 self.call(object, method, &asked, outcome, &answered, &mut out);
             }
@@ -80,6 +81,13 @@ impl Explainer {
                 let _ = writeln!(
                     out,
                     "{:>4} close: the channel is gone, and {left} queue pairs with it",
+                    self.lines
+                );
+            }
+            Some(Line::Full) => {
+                let _ = writeln!(
+                    out,
+                    "{:>4} full: the trace is as long as it may be, and the program writes no more of it; end this and watch anew",
                     self.lines
                 );
             }
@@ -425,6 +433,7 @@ pub fn title(line: &str) -> Option<String> {
         Line::Write { command, .. } => named(command),
         Line::Map { .. } => "mmap".into(),
         Line::Close => "close".into(),
+        Line::Full => "full".into(),
         Line::Ring { .. } => "doorbell".into(),
         Line::Entry { .. } => "post_send".into(),
         Line::Completion { .. } => "poll_cq".into(),

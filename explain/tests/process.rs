@@ -2,6 +2,8 @@
 
 use std::process::{Command, Output};
 
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, accept, bind, listen, socket};
+
 fn explain(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_explain")).args(arguments).output().expect("it runs")
 }
@@ -32,4 +34,25 @@ fn a_process_without_devices_is_told_as_such() {
     for mistake in [&["--pid", "1", "file"][..], &["--fast-path", "file"], &["--pid", "x"], &[]] {
         assert_eq!(explain(mistake).status.code(), Some(2), "{mistake:?}");
     }
+}
+
+/// This process has a socket of telemetry that hangs up at once, as one with too many clients does.
+#[test]
+fn what_proc_tells_is_told_though_telemetry_is_silent() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("dpdk_telemetry.v2");
+    let listener = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).expect("a socket");
+    bind(&listener, &SocketAddrUnix::new(&path).expect("a path")).expect("bound");
+    listen(&listener, 8).expect("it listens");
+    std::thread::spawn(move || while accept(&listener).is_ok() {});
+    let pid = std::process::id().to_string();
+    let told = explain(&["--pid", &pid]);
+    let text = String::from_utf8_lossy(&told.stdout);
+    let wanted = "\ntelemetry does not answer: it hung up: it has ended, or has 10 clients already";
+    assert!(told.status.success() && text.contains(wanted), "{text}");
+    let followed = explain(&["--pid", &pid, "--follow"]);
+    let why = String::from_utf8_lossy(&followed.stderr);
+    let wanted = format!("explain: process {pid}: telemetry does not answer: it hung up");
+    assert_eq!(followed.status.code(), Some(1), "{why}");
+    assert!(why.starts_with(&wanted) && why.lines().count() == 1, "{why}");
 }

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Behind `@` stands the channel: its process, and its number there. Several channels may write to one file, and each has objects
-//! of its own, whose handles are those of other objects in another channel.
+//! of its own, whose handles are those of other objects in another channel. A trace that reached its limit ends in [`FULL`].
 //!
 //! Numbers of objects, methods and attributes are the kernel's own; bytes are hexadecimal, as the kernel sees them. Two
 //! devices that are asked the same and write the same lines are the same to their driver.
@@ -23,6 +23,9 @@ use crate::call::{Call, Value, WriteCall};
 use crate::channel::{Channel, Route};
 use crate::page::{Page, Protection};
 use crate::{Context, Driver, Errno, UverbsError};
+
+/// The last line of a trace that is as long as it may be.
+pub const FULL: &str = "full";
 
 /// Channels that were traced in this process.
 static CHANNELS: AtomicU64 = AtomicU64::new(0);
@@ -45,7 +48,7 @@ pub struct Switch(Arc<Switched>);
 struct Switched {
     /// Read before each call, so that a call costs nothing while there are no lines.
     on: AtomicBool,
-    to: Mutex<Option<Bounded>>,
+    to: Mutex<Option<Box<dyn Write + Send>>>,
 }
 
 impl fmt::Debug for Switched {
@@ -54,23 +57,22 @@ impl fmt::Debug for Switched {
     }
 }
 
-/// What is written to, and how many bytes more.
-struct Bounded {
-    to: Box<dyn Write + Send>,
-    left: usize,
-}
-
 impl Switch {
-    /// Lines go to `to` from now on, `bytes_max` bytes at most: then they are off again.
-    pub fn on(&self, to: Box<dyn Write + Send>, bytes_max: usize) {
-        *self.to() = Some(Bounded { to, left: bytes_max });
+    /// Lines go to `to` from now on, until one cannot be written: then they are off again.
+    pub fn on(&self, to: Box<dyn Write + Send>) {
+        let mut place = self.to();
+        *place = Some(to);
         self.0.on.store(true, Ordering::Relaxed);
     }
 
     /// Lines go nowhere.
     pub fn off(&self) {
+        self.turn_off(&mut self.to());
+    }
+
+    fn turn_off(&self, place: &mut Option<Box<dyn Write + Send>>) {
         self.0.on.store(false, Ordering::Relaxed);
-        *self.to() = None;
+        *place = None;
     }
 
     /// Whether lines go anywhere.
@@ -85,7 +87,7 @@ impl Switch {
         Arc::strong_count(&self.0) > 1
     }
 
-    fn to(&self) -> MutexGuard<'_, Option<Bounded>> {
+    fn to(&self) -> MutexGuard<'_, Option<Box<dyn Write + Send>>> {
         self.0.to.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -93,18 +95,9 @@ impl Switch {
 /// What is written goes to where lines go, or nowhere.
 impl Write for Switch {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut to = self.to();
-        if let Some(bounded) = &mut *to {
-            match bounded.left.checked_sub(bytes.len()) {
-                Some(left) => {
-                    bounded.left = left;
-                    bounded.to.write_all(bytes)?;
-                }
-                None => {
-                    self.0.on.store(false, Ordering::Relaxed);
-                    *to = None;
-                }
-            }
+        let mut place = self.to();
+        if place.as_mut().is_some_and(|to| to.write_all(bytes).is_err()) {
+            self.turn_off(&mut place);
         }
         Ok(bytes.len())
     }
@@ -361,6 +354,41 @@ mod tests {
              call 0x0001/0x0002 -> EPROTONOSUPPORT\n\
              map 0x5000 4096 Read -> EPERM\n"
         );
+    }
+
+    /// Takes one line, and no more.
+    struct One(Lines, bool);
+
+    impl Write for One {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            match std::mem::replace(&mut self.1, true) {
+                false => self.0.write(bytes),
+                true => Err(io::ErrorKind::StorageFull.into()),
+            }
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_switch_is_off_behind_a_line_that_cannot_be_written() {
+        let (lines, switch) = (Lines::default(), Switch::default());
+        let traced = Traced::switched(Arc::new(Answers), switch.clone());
+        let map = || drop(traced.map(0x5000, 4096, Protection::Read));
+        map();
+        switch.on(Box::new(One(lines.clone(), false)));
+        for on in [true, false, false] {
+            map();
+            assert_eq!(switch.is_on(), on);
+        }
+        assert_eq!(lines.take().lines().count(), 1);
+        switch.on(Box::new(lines.clone()));
+        map();
+        switch.off();
+        map();
+        assert_eq!(lines.take().lines().count(), 1);
     }
 
     #[test]

@@ -1,14 +1,15 @@
 //! The calls of a program of Pollux as it makes them: it writes a trace while somebody watches, and no longer.
 
-use std::fs::File;
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+mod file;
 
+use std::io;
+use std::path::Path;
+
+use pollux_eal::telemetry::Value;
+
+use self::file::TraceFile;
 use super::{Told, plain};
 use crate::Explainer;
-
-/// Bytes that are read at once, of each device.
-const AT_ONCE: u64 = 1 << 20;
 
 /// A program that is being watched. It writes no more once this is dropped.
 #[derive(Debug)]
@@ -22,11 +23,12 @@ pub struct Live {
 #[derive(Debug)]
 struct Watched {
     name: String,
-    path: PathBuf,
-    file: File,
-    /// A line that is not whole yet.
-    rest: Vec<u8>,
+    /// Which of the program's traces it is.
+    number: Option<u64>,
+    file: TraceFile,
     explainer: Explainer,
+    /// The program writes it, as far as is known.
+    on: bool,
 }
 
 impl Live {
@@ -38,19 +40,8 @@ impl Live {
     pub fn begin(told: Told, names: bool, fast: bool) -> io::Result<Self> {
         let all = told.ask("/uverbs/trace")?;
         let mut live = Self { told, devices: Vec::new(), shown: None };
-        let mut devices: Vec<&String> = all.as_object().into_iter().flatten().map(|(name, _)| name).collect();
-        devices.dedup();
-        for name in devices {
-            let what = if fast { "fast" } else { "on" };
-            let answer = live.told.ask(&format!("/uverbs/trace,{name},{what}"))?;
-            if let Some(why) = answer["error"].as_str() {
-                return Err(io::Error::other(format!("it cannot write a trace: {}", plain(why))));
-            }
-            let Some(path) = answer["path"].as_str().map(PathBuf::from) else { continue };
-            let file =
-                File::open(&path).map_err(|why| io::Error::other(format!("{}: {why}", path.display())))?;
-            let explainer = Explainer::new(names);
-            live.devices.push(Watched { name: name.clone(), path, file, rest: Vec::new(), explainer });
+        for name in all.as_object().into_iter().flat_map(|all| all.keys()) {
+            live.watch(name, Explainer::new(names), fast)?;
         }
         if live.devices.is_empty() {
             return Err(io::Error::other(
@@ -60,30 +51,65 @@ impl Live {
         Ok(live)
     }
 
-    /// Where the program writes.
-    pub fn paths(&self) -> impl Iterator<Item = &Path> {
-        self.devices.iter().map(|watched| &*watched.path)
+    fn watch(&mut self, name: &str, explainer: Explainer, fast: bool) -> io::Result<()> {
+        let what = if fast { "fast" } else { "on" };
+        let answer = self.told.ask(&format!("/uverbs/trace,{name},{what}"))?;
+        if let Some(why) = answer["error"].as_str() {
+            return Err(io::Error::other(format!("it cannot write a trace: {}", plain(why))));
+        }
+        // The device may be gone.
+        let Some(path) = answer["path"].as_str() else { return Ok(()) };
+        let number = answer["number"].as_u64();
+        match TraceFile::open(path.into(), &self.told) {
+            Ok(file) => {
+                self.devices.push(Watched { name: name.to_owned(), number, file, explainer, on: true });
+                Ok(())
+            }
+            Err(why) => {
+                turn_off(&self.told, name, number);
+                Err(why)
+            }
+        }
     }
 
-    /// What was written since, explained. Where the device changes, a line says so.
+    /// Where the program writes.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.devices.iter().map(|watched| watched.file.path())
+    }
+
+    /// What was written since, explained; `None` where nothing was. Where the device changes, a line says so, and where another one watches
+    /// a device from now on.
     ///
     /// # Errors
     /// A trace cannot be read.
-    pub fn more(&mut self) -> io::Result<String> {
-        let mut out = String::new();
+    pub fn more(&mut self) -> io::Result<Option<String>> {
+        let mut out = None::<String>;
         for (at, watched) in self.devices.iter_mut().enumerate() {
-            Read::by_ref(&mut watched.file).take(AT_ONCE).read_to_end(&mut watched.rest)?;
-            let Some(end) = watched.rest.iter().rposition(|byte| *byte == b'\n') else { continue };
-            let lines: Vec<u8> = watched.rest.drain(..=end).collect();
-            if self.shown != Some(at) {
+            // Before the read: nothing is written behind that.
+            let is_removed = watched.on && watched.file.is_removed();
+            let Some(lines) = watched.file.lines()? else {
+                if is_removed {
+                    watched.on = false;
+                    *out.get_or_insert_default() += &removed(&self.told, &watched.name);
+                }
+                continue;
+            };
+            let out = out.get_or_insert_default();
+            if !lines.is_empty() && self.shown != Some(at) {
                 self.shown = Some(at);
-                out += &format!("device {}\n", plain(&watched.name));
+                *out += &format!("device {}\n", plain(&watched.name));
             }
             for line in String::from_utf8_lossy(&lines).lines() {
-                out += &watched.explainer.line(line);
+                *out += &watched.explainer.line(line);
             }
         }
         Ok(out)
+    }
+
+    /// Whether no more will come: the program has ended, or others watch its devices.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.told.is_gone() || !self.devices.iter().any(|watched| watched.on)
     }
 
     /// What the traces were in all.
@@ -95,26 +121,40 @@ impl Live {
             .collect()
     }
 
-    /// Has the program write no more, and explains what it still wrote.
-    ///
-    /// # Errors
-    /// A trace cannot be read.
-    pub fn end(&mut self) -> io::Result<String> {
-        self.off();
-        self.more()
-    }
-
-    fn off(&self) {
-        for watched in &self.devices {
-            // A program that has ended writes no more; its files are ours to remove.
-            let _ended = self.told.ask(&format!("/uverbs/trace,{},off", watched.name));
-            let _gone = std::fs::remove_file(&watched.path);
+    /// Has the program write no more. What it wrote by then is still to be had, by [`more`](Self::more) until that is `None`.
+    pub fn end(&mut self) {
+        for watched in &mut self.devices {
+            if std::mem::take(&mut watched.on) {
+                turn_off(&self.told, &watched.name, watched.number);
+                watched.file.remove();
+            }
+            watched.file.stop();
         }
     }
 }
 
 impl Drop for Live {
     fn drop(&mut self) {
-        self.off();
+        self.end();
     }
 }
+
+/// A trace without a number is whichever is written.
+fn turn_off(told: &Told, device: &str, number: Option<u64>) {
+    let number = number.map_or_else(String::new, |number| format!(",{number}"));
+    // A program that has ended writes no more.
+    let _ended = told.ask(&format!("/uverbs/trace,{device},off{number}"));
+}
+
+/// Why the file of a trace is gone; nothing where the program is, too.
+fn removed(told: &Told, device: &str) -> String {
+    let Ok(all) = told.ask("/uverbs/trace") else { return String::new() };
+    let why = match all.get(device).and_then(Value::as_bool) {
+        Some(true) => "another one watches it now",
+        _ => "its trace was turned off",
+    };
+    format!("device {}: {why}; no more of it is told here\n", plain(device))
+}
+
+#[cfg(test)]
+mod tests;

@@ -60,6 +60,22 @@ fn what_proc_tells_is_told() {
 }
 
 #[test]
+fn names_that_are_no_text_hide_nothing() {
+    let root = root();
+    let proc = root.path().join("proc/7");
+    let wanted = Process::read(root.path(), 7).expect("there");
+    let (maps, sockets) = (
+        &b"7f0003000000-7f0003001000 r--p 00000000 00:06 437 /tmp/\xff\n"[..],
+        &b"0: 00000002 00000000 00010000 0005 01 99 /tmp/\xff\n"[..],
+    );
+    for (file, line) in [("maps", maps), ("net/unix", sockets)] {
+        let text = fs::read(proc.join(file)).expect("there");
+        fs::write(proc.join(file), [line, &text].concat()).expect("written");
+    }
+    assert_eq!(Process::read(root.path(), 7).ok(), Some(wanted));
+}
+
+#[test]
 fn a_process_that_is_not_there_is_an_error() {
     let root = root();
     assert_eq!(Process::read(root.path(), 8).map_err(|error| error.kind()), Err(io::ErrorKind::NotFound));

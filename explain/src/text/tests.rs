@@ -192,3 +192,20 @@ fn nothing_that_a_file_holds_makes_it_panic() {
         assert!(!explainer.line(line).is_empty(), "{line}");
     }
 }
+
+#[test]
+fn a_trace_at_its_limit_says_so() {
+    let mut explainer = Explainer::new(true);
+    let said = explainer.line("full");
+    assert!(said.starts_with("   1 full: the trace is as long as it may be"), "{said}");
+    assert!(explainer.is_clean());
+}
+
+#[test]
+fn what_a_terminal_would_obey_is_in_no_line() {
+    let mut explainer = Explainer::new(false);
+    for line in ["map 0x1000 4096 \u{1b}[2J -> ok", "map 0x1000 4096 Read -> \u{9b}2J"] {
+        let said = explainer.line(line);
+        assert!(said.contains("is no line of a trace") && !said.contains(['\u{1b}', '\u{9b}']), "{said}");
+    }
+}
