@@ -22,7 +22,7 @@ use crate::exclusive::{Exclusive, Keys};
 use crate::openable::{self, Openable};
 use crate::rdma::device::RdmaDevice;
 use crate::{file, interface};
-use entry::{Entry, Open, OpenRdma};
+use entry::{Entry, Open, OpenRdma, Origin};
 
 pub(crate) use entry::Opened;
 
@@ -136,7 +136,7 @@ impl Drivers {
         D: PortDriver + 'static,
     {
         self.check_name(name).map_err(|problem| BringupError::Driver { name: name.into(), problem })?;
-        self.own.push(Entry::of_port(name, read, open));
+        self.own.push(Entry::of_port(Origin::Program(name), read, open));
         Ok(self)
     }
 

@@ -481,6 +481,36 @@ fn rstream(ends: [&str; 2], place: &Place, ip: &str, keys: &str, words: &str) ->
     stream(RSTREAM, ends, place, ip, keys, words)
 }
 
+const RIOSTREAM: &str = env!("CARGO_BIN_EXE_riostream");
+
+fn riostream(ends: [&str; 2], place: &Place, ip: &str, keys: &str, words: &str) -> Running {
+    stream(RIOSTREAM, ends, place, ip, keys, words)
+}
+
+/// A server and its client, whose bytes each end compares.
+fn verified(program: &str, keys: &str, words: &str) -> [Finished; 2] {
+    let place = Place::new();
+    let words = format!("{words} -T verify");
+    let mut server = stream(program, ["a", "b"], &place, SERVER, keys, &format!("-b {SERVER} {words}"));
+    server.wait_for("stream: listening on");
+    let client =
+        stream(program, ["b", "a"], &place, CLIENT, "", &format!("-s {SERVER} {words}")).finish(LIMIT);
+    [server.finish(LIMIT), client]
+}
+
+fn has_row(end: &Finished, row: &str, words: &str) {
+    assert_eq!(rows(end), [row.split(' ').map(str::to_owned).collect::<Vec<_>>()], "{words}");
+}
+
+/// Words, the status that they end with, and what is said of them.
+fn mistakes(program: &str, place: &Place, table: &[(&str, i32, &str)]) {
+    for &(words, code, expected) in table {
+        let done = stream(program, ["a", "b"], place, SERVER, "", words).finish(LIMIT);
+        assert_eq!(done.status.code(), Some(code), "{words}: {:?}", done.stderr);
+        assert!(done.stderr.join("\n").contains(expected), "{words}: {:?}", done.stderr);
+    }
+}
+
 fn stream(program: &str, ends: [&str; 2], place: &Place, ip: &str, keys: &str, words: &str) -> Running {
     let mut command = Command::new(program);
     let like = end(place, ends, ip, keys, words);
@@ -516,18 +546,11 @@ fn rstream_has_every_byte_there_and_back() {
         ("", "-S 70000 -C 5 -T a -T blocking -B 2048 -i 0", "custom 68k 5 1 683k"),
         (",loss=0.01,dup=0.01,reorder=0.01,seed=3", "-S 20000 -C 10", "custom 19k 10 1 390k"),
     ] {
-        let place = Place::new();
-        let words = format!("{words} -T verify");
-        let mut server = rstream(["a", "b"], &place, SERVER, keys, &format!("-b {SERVER} {words}"));
-        server.wait_for("rstream: listening on");
-        let client = rstream(["b", "a"], &place, CLIENT, "", &format!("-s {SERVER} {words}")).finish(LIMIT);
-        let server = server.finish(LIMIT);
+        let ends = verified(RSTREAM, keys, words);
         // Of the listener and of each stream.
-        let told = [&server, &client].map(|end| end.stdout.matches("Keepalive: ON\n  time: 1\n").count());
+        let told = ends.each_ref().map(|end| end.stdout.matches("Keepalive: ON\n  time: 1\n").count());
         assert_eq!(told, if words.contains("-k 1") { [2, 1] } else { [0, 0] });
-        for done in [client, server] {
-            assert_eq!(rows(&done), [row.split(' ').map(str::to_owned).collect::<Vec<_>>()]);
-        }
+        ends.iter().for_each(|end| has_row(end, row, words));
     }
 }
 
@@ -553,7 +576,7 @@ fn rstream_over_tcp() {
 #[test]
 fn mistakes_with_rstream_are_one_line() {
     let place = Place::new();
-    for (words, code, expected) in [
+    let table = [
         ("-b 10.0.0.9", 1, "10.0.0.9:7471 is the address of no RDMA device here"),
         ("-s 10.0.0.9", 1, "cannot connect to 10.0.0.9:7471: RDMA_CM_EVENT_ADDR_ERROR: ETIMEDOUT"),
         ("-s localhost -f ip", 2, "-s localhost: not an IP address, which -f ip asks for"),
@@ -561,11 +584,8 @@ fn mistakes_with_rstream_are_one_line() {
         ("-S 0", 2, "or all"),
         ("-f gid", 2, "gid"),
         ("-p 65536", 2, "65536"),
-    ] {
-        let done = rstream(["a", "b"], &place, SERVER, "", words).finish(LIMIT);
-        assert_eq!(done.status.code(), Some(code), "{words}: {:?}", done.stderr);
-        assert!(done.stderr.join("\n").contains(expected), "{words}: {:?}", done.stderr);
-    }
+    ];
+    mistakes(RSTREAM, &place, &table);
     // A server that a signal ends, and one whose client says another size: the stream ends early.
     let mut server = rstream(["a", "b"], &place, SERVER, "", "-S 1000 -C 10");
     server.wait_for("rstream: listening on");
@@ -576,12 +596,6 @@ fn mistakes_with_rstream_are_one_line() {
     );
     server.signal(SIGINT);
     well(&server.finish(LIMIT));
-}
-
-const RIOSTREAM: &str = env!("CARGO_BIN_EXE_riostream");
-
-fn riostream(ends: [&str; 2], place: &Place, ip: &str, keys: &str, words: &str) -> Running {
-    stream(RIOSTREAM, ends, place, ip, keys, words)
 }
 
 /// Of one byte there is a marker alone; 200 iterations count it past 255; short transfers are overwritten by what goes before the clock.
@@ -596,32 +610,22 @@ fn riostream_has_every_byte_there_and_back() {
         ("", "-S 70000 -C 5 -T a -T blocking -B 2048 -i 0", "custom 68k 5 1 683k"),
         (",loss=0.01,dup=0.01,reorder=0.01,seed=3", "-S 20000 -C 10", "custom 19k 10 1 390k"),
     ] {
-        let place = Place::new();
-        let words = format!("{words} -T verify");
-        let mut server = riostream(["a", "b"], &place, SERVER, keys, &format!("-b {SERVER} {words}"));
-        server.wait_for("riostream: listening on");
-        let client = riostream(["b", "a"], &place, CLIENT, "", &format!("-s {SERVER} {words}")).finish(LIMIT);
-        for done in [client, server.finish(LIMIT)] {
-            assert_eq!(rows(&done), [row.split(' ').map(str::to_owned).collect::<Vec<_>>()], "{words}");
-        }
+        verified(RIOSTREAM, keys, words).iter().for_each(|end| has_row(end, row, words));
     }
 }
 
 #[test]
 fn mistakes_with_riostream_are_one_line() {
     let place = Place::new();
-    for (words, code, expected) in [
+    let table = [
         ("-b 10.0.0.9", 1, "10.0.0.9:7471 is the address of no RDMA device here"),
         ("-s localhost -f ip", 2, "-s localhost: not an IP address, which -f ip asks for"),
         ("-T s", 2, "is none of a|async, b|blocking, n|nonblocking, v|verify"),
         ("-k 1", 2, "-k"),
         ("-S 0", 2, "or all"),
         ("-p 65536", 2, "65536"),
-    ] {
-        let done = riostream(["a", "b"], &place, SERVER, "", words).finish(LIMIT);
-        assert_eq!(done.status.code(), Some(code), "{words}: {:?}", done.stderr);
-        assert!(done.stderr.join("\n").contains(expected), "{words}: {:?}", done.stderr);
-    }
+    ];
+    mistakes(RIOSTREAM, &place, &table);
     let mut server = riostream(["a", "b"], &place, SERVER, "", "-S 1000 -C 10");
     server.wait_for("riostream: listening on");
     // A peer that offers no room for maps: it gives up first, and this end is told that it has.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pollux_config::{ConfigError, DeviceArg, KeyReader, Param};
+use pollux_config::{ConfigError, DeviceArg, KeyReader};
 use pollux_eal::Eal;
 use pollux_mlx5_model::Model;
 use pollux_port::PortError;
@@ -41,10 +41,18 @@ pub(super) struct Entry {
     pub(super) exclusive: Keys,
 }
 
+/// Whose a driver is.
+pub(super) enum Origin<'a> {
+    /// A program's own, of this name: it takes the keys that its reader asks for.
+    Program(&'a str),
+    /// This workspace's: it takes the keys that are told of it, and the program carries the text that is made of that.
+    BuiltIn(&'a DriverInfo, &'static [u8]),
+}
+
 impl Entry {
     /// A driver whose ports have no model behind them: `read` takes the keys, those that it leaves are refused.
     pub(super) fn of_port<O, D>(
-        name: &str,
+        origin: Origin<'_>,
         read: impl Fn(&mut KeyReader<'_>) -> Result<O, ConfigError> + Send + Sync + 'static,
         open: impl Fn(&str, O, &Eal) -> Result<D, PortError> + Send + Sync + 'static,
     ) -> Self
@@ -52,34 +60,13 @@ impl Entry {
         O: 'static,
         D: PortDriver + 'static,
     {
-        Self::of_table(name, None, read, open)
-    }
-
-    /// One of this workspace: it takes the keys that `info` tells of, and the program carries `text`, which is made of that.
-    pub(super) fn built_in<O, D>(
-        info: &DriverInfo,
-        text: &'static [u8],
-        read: impl Fn(&mut KeyReader<'_>) -> Result<O, ConfigError> + Send + Sync + 'static,
-        open: impl Fn(&str, O, &Eal) -> Result<D, PortError> + Send + Sync + 'static,
-    ) -> Self
-    where
-        O: 'static,
-        D: PortDriver + 'static,
-    {
-        DriverInfo::carry(text);
-        Self::of_table(info.name, Some(info.params), read, open)
-    }
-
-    fn of_table<O, D>(
-        name: &str,
-        params: Option<&'static [Param]>,
-        read: impl Fn(&mut KeyReader<'_>) -> Result<O, ConfigError> + Send + Sync + 'static,
-        open: impl Fn(&str, O, &Eal) -> Result<D, PortError> + Send + Sync + 'static,
-    ) -> Self
-    where
-        O: 'static,
-        D: PortDriver + 'static,
-    {
+        let (name, params) = match origin {
+            Origin::Program(name) => (name, None),
+            Origin::BuiltIn(info, text) => {
+                DriverInfo::carry(text);
+                (info.name, Some(info.params))
+            }
+        };
         let open = Arc::new(open);
         let read = move |device: &DeviceArg| -> Result<Open, ConfigError> {
             let mut keys = params.map_or_else(|| device.keys(), |params| device.keys_of(params));

@@ -9,7 +9,7 @@ use pollux_port_soft::pcap::{PcapOptions, PcapPort, PcapSink, PcapSource};
 use pollux_port_soft::ring;
 use pollux_port_soft::tap::{TapOptions, TapPort};
 
-use super::entry::Entry;
+use super::entry::{Entry, Origin};
 use crate::exclusive::Exclusive;
 
 /// What is told of a driver that needs no device of its own.
@@ -79,23 +79,30 @@ static TAP_TEXT: [u8; TAP.text_bytes()] = TAP.text();
 /// The drivers.
 pub(super) fn entries() -> Vec<Entry> {
     vec![
-        Entry::built_in(&NULL, &NULL_TEXT, null, |name, options, _| NullPort::new(name, options)),
-        Entry::built_in(&RING, &RING_TEXT, |_| Ok(()), |name, (), _| Ok(ring::looped(name))),
-        Entry::built_in(&PCAP, &PCAP_TEXT, pcap, |name, options, _| PcapPort::new(name, &options)).exclusive(
-            &[
-                ("rx_pcap", Exclusive::READ_FILE),
-                ("tx_pcap", Exclusive::WRITTEN_FILE),
-                ("iface", Exclusive::INTERFACE),
-                ("rx_iface", Exclusive::RX_INTERFACE),
-                ("rx_iface_in", Exclusive::RX_INTERFACE),
-                ("tx_iface", Exclusive::TX_INTERFACE),
-            ],
-        ),
-        Entry::built_in(&AF_PACKET, &AF_PACKET_TEXT, af_packet, |_, options, _| AfPacketPort::new(options))
-            .exclusive(&[("iface", Exclusive::INTERFACE)]),
-        Entry::built_in(&AF_XDP, &AF_XDP_TEXT, af_xdp, |_, options, _| AfXdpPort::new(options))
-            .exclusive(&[("iface", Exclusive::INTERFACE)]),
-        Entry::built_in(&TAP, &TAP_TEXT, tap, |_, options, _| TapPort::new(&options))
+        Entry::of_port(Origin::BuiltIn(&NULL, &NULL_TEXT), null, |name, options, _| {
+            NullPort::new(name, options)
+        }),
+        Entry::of_port(Origin::BuiltIn(&RING, &RING_TEXT), |_| Ok(()), |name, (), _| Ok(ring::looped(name))),
+        Entry::of_port(Origin::BuiltIn(&PCAP, &PCAP_TEXT), pcap, |name, options, _| {
+            PcapPort::new(name, &options)
+        })
+        .exclusive(&[
+            ("rx_pcap", Exclusive::READ_FILE),
+            ("tx_pcap", Exclusive::WRITTEN_FILE),
+            ("iface", Exclusive::INTERFACE),
+            ("rx_iface", Exclusive::RX_INTERFACE),
+            ("rx_iface_in", Exclusive::RX_INTERFACE),
+            ("tx_iface", Exclusive::TX_INTERFACE),
+        ]),
+        Entry::of_port(Origin::BuiltIn(&AF_PACKET, &AF_PACKET_TEXT), af_packet, |_, options, _| {
+            AfPacketPort::new(options)
+        })
+        .exclusive(&[("iface", Exclusive::INTERFACE)]),
+        Entry::of_port(Origin::BuiltIn(&AF_XDP, &AF_XDP_TEXT), af_xdp, |_, options, _| {
+            AfXdpPort::new(options)
+        })
+        .exclusive(&[("iface", Exclusive::INTERFACE)]),
+        Entry::of_port(Origin::BuiltIn(&TAP, &TAP_TEXT), tap, |_, options, _| TapPort::new(&options))
             .exclusive(&[("iface", Exclusive::TAP)]),
     ]
 }
