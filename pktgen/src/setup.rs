@@ -135,6 +135,7 @@ pub(crate) struct Rig {
     changes: bool,
     /// Gaps are measured, by this clock.
     gaps: Option<Clock>,
+    /// What packets are made of.
     pool: MbufPool,
     start: Start,
     /// By port and queue.
@@ -207,6 +208,7 @@ impl Rig {
         let queues = usize::from(options.queues);
         let used = lcores.len().min(ids.len() * queues);
         let (mut ports, pool) = bringup.start_ports(&ids, &request(options, specs, used))?;
+        let pool = sent_from(bringup, pool, specs, used)?;
 
         let (mut macs, mut speeds) = (Vec::new(), Vec::new());
         for id in &ids {
@@ -282,7 +284,6 @@ impl Rig {
                 } else {
                     let stream = Stream::new(spec, self.macs[place], copy, marking)
                         .map_err(|why| BringupError::Usage(format!("{at} {why}")))?;
-                    check_room(&stream, &self.pool, &at)?;
                     let bytes_until = stream.bytes_until();
                     (Content::Made(Box::new(stream)), bytes_until)
                 };
@@ -370,15 +371,39 @@ pub(crate) fn open_replay(
     wanted: &ReplaySpec,
     name: &str,
 ) -> Result<(Replay, Feeder), BringupError> {
-    const ROOM: u16 = pollux_mempool::HEADROOM as u16 + SIZE_MAX;
-    let pool = Needs::for_lcores(1).pool_of(bringup.eal.memory(), MBUFS, ROOM, PoolOptions::default())?;
+    let pool = long_mbufs(bringup, Needs::for_lcores(1), MBUFS)?;
     let started = replay::start(wanted, name, pool, &bringup.eal);
     started.map_err(|why| BringupError::Usage(format!("stream '{name}' pcap: {why}")))
 }
 
+/// Mbufs that hold jumbo frames.
+fn long_mbufs(bringup: &Bringup, needs: Needs, count: usize) -> Result<MbufPool, BringupError> {
+    const ROOM: u16 = pollux_mempool::HEADROOM as u16 + SIZE_MAX;
+    needs.pool_of(bringup.eal.memory(), count, ROOM, PoolOptions::default())
+}
+
+/// What packets are made of: the mbufs of the ports, or longer ones where not all frames fit into those. A frame is in one mbuf, whatever its
+/// size: its fields and its mark are written in place, and no port needs to send chains.
+fn sent_from(
+    bringup: &Bringup,
+    ports: MbufPool,
+    specs: &[StreamSpec],
+    lcores: usize,
+) -> Result<MbufPool, BringupError> {
+    let room = ports.data_room().saturating_sub(ports.headroom());
+    if usize::from(longest(specs)) <= room + FCS {
+        return Ok(ports);
+    }
+    long_mbufs(bringup, Needs::for_lcores(lcores), ports.capacity())
+}
+
+/// Bytes of the longest frame that is made, its check sequence counted.
+fn longest(specs: &[StreamSpec]) -> u16 {
+    specs.iter().flat_map(|spec| &spec.sizes.0).max().copied().unwrap_or(0)
+}
+
 /// What the ports are asked for.
 fn request(options: &Options, specs: &[StreamSpec], lcores: usize) -> PortRequest {
-    let longest = specs.iter().flat_map(|spec| &spec.sizes.0).max().copied().unwrap_or(0);
     let request = options
         .run
         .port_request(lcores)
@@ -386,20 +411,8 @@ fn request(options: &Options, specs: &[StreamSpec], lcores: usize) -> PortReques
         // What returns may go to any address.
         .promiscuous(true)
         .rx_interrupts_where_supported(options.idle.sleeps());
-    let mtu = u32::from(longest).saturating_sub(HEADER);
+    let mtu = u32::from(longest(specs)).saturating_sub(HEADER);
     if mtu > 1500 { request.mtu(mtu) } else { request }
-}
-
-fn check_room(stream: &Stream, pool: &MbufPool, at: &str) -> Result<(), BringupError> {
-    let (longest, room) = (stream.longest(), pool.data_room().saturating_sub(pool.headroom()));
-    if longest <= room {
-        return Ok(());
-    }
-    Err(BringupError::Usage(format!(
-        "{at} has frames of {} bytes: at most {}, what an mbuf of these ports holds",
-        longest + FCS,
-        room + FCS
-    )))
 }
 
 /// Trackers of all streams that are measured, for one lane.

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 /// Shortest: below it, a wire carries padding (IEEE 802.3).
 pub(crate) const SIZE_MIN: u16 = 64;
-/// Longest that is accepted here; what an mbuf holds is asked later.
+/// Longest: a jumbo frame, of an MTU of 9000.
 pub(crate) const SIZE_MAX: u16 = 9018;
 /// The most frames of a turn.
 const TURN_MAX: usize = 4096;

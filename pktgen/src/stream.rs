@@ -113,12 +113,6 @@ impl Stream {
         self.bytes_until.clone()
     }
 
-    /// Bytes of the longest frame, without its check sequence.
-    pub(crate) fn longest(&self) -> usize {
-        let templates = self.shapes.iter().flat_map(|shape| &shape.templates);
-        templates.map(|template| template.bytes.len()).max().unwrap_or(0)
-    }
-
     /// Adds up to `count` packets to an empty burst, sent at `now`; their number. Hot.
     #[inline]
     pub(crate) fn make(&mut self, pool: &MbufPool, burst: &mut Burst, count: usize, now: u64) -> usize {

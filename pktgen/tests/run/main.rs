@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use pollux_tests::capture::frames;
 use pollux_tests::program::{Running, with_default_signals};
+use pollux_wire::checksum::pseudo_v4;
+use pollux_wire::{IpProtocol, Ipv4, Udp};
 use serde_json::Value;
 
 const PKTGEN: &str = env!("CARGO_BIN_EXE_pktgen");
@@ -115,6 +117,42 @@ fn both_ends_of_a_cable_between_modelled_cards_send_and_measure() {
         assert_eq!((count(&stream["sent"]), count(&stream["latency"]["received"])), (5000, 5000), "{report}");
     }
     assert_eq!(report["streams"].as_array().map(Vec::len), Some(2));
+}
+
+/// Fields and checksums of a jumbo frame are those of a small one, and so is its mark, which a card may bring back in the last of several mbufs.
+#[test]
+fn jumbo_frames_are_sent_and_come_back() {
+    let packet = ["--packet", "ether/ipv4(src=10.0.0.1..10.0.0.3)/udp(dst=53|80)"];
+    let frames = captured(&[&packet[..], &["--size", "64,2052..2054,9018", "--count", "300"]].concat());
+    let lengths: BTreeSet<usize> = frames.iter().map(Vec::len).collect();
+    assert_eq!(Vec::from_iter(lengths), [60, 2048, 2049, 2050, 9014]);
+    for (at, frame) in frames.iter().enumerate() {
+        assert_eq!((usize::from(frame[29]), frame[37]), (at % 3 + 1, [53, 80][at % 2]), "packet {at}");
+        let ip = Ipv4::new(&frame[14..]).expect("IPv4");
+        let udp = Udp::new(ip.payload()).expect("UDP");
+        let pseudo = pseudo_v4(ip.src(), ip.dst(), IpProtocol::UDP, ip.payload().len() as u16);
+        assert!(ip.checksum_ok() && udp.checksum_ok(pseudo), "packet {at}");
+    }
+    for keys in ["", ",mprq_en=1", ",txq_inline_max=930", ",rxq_cqe_comp_en=1"] {
+        let ends = [0, 1].map(|end| format!("mlx5_model{end},wire=cable:jumbo{keys}"));
+        jumbo_comes_back(&["--vdev", &ends[0], "--vdev", &ends[1]], "3", 2);
+    }
+    jumbo_comes_back(&["--vdev", "net_ring0"], "1", 1);
+}
+
+fn jumbo_comes_back(devices: &[&str], ports: &str, streams: usize) {
+    let args = ["--", "-p", ports, "--latency", "--count", "500", "--rate", "2kpps", "--size", "64,9018"];
+    let report = report(&[devices, &args].concat());
+    for stream in report["streams"].as_array().expect("streams") {
+        let returned = &stream["latency"];
+        assert_eq!((count(&stream["sent"]), count(&stream["bytes"])), (500, 250 * (64 + 9018)), "{report}");
+        assert_eq!(
+            (count(&returned["received"]), count(&returned["lost"])),
+            (500, 0),
+            "{devices:?}: {report}"
+        );
+    }
+    assert_eq!(report["streams"].as_array().map(Vec::len), Some(streams));
 }
 
 #[test]
@@ -361,8 +399,8 @@ fn each_mistake_gives_one_line() {
         (&["--latency", "--packet", "ether/ipv4/tcp"], "stream size 64 is too small for latency"),
         (&["--tuple", "udp.src"], "stream tuple names 'udp.src', which is no field that varies"),
         (
-            &["--size", "9018"],
-            "stream '0' has frames of 9018 bytes: at most 2052, what an mbuf of these ports holds",
+            &["--size", "9019"],
+            "option '--size': '9019' has size '9019', which is not a whole number of bytes from 64 to 9018",
         ),
         (&["-p", "2"], "-p names port 1, which does not exist; ports: 0 net_null0"),
         (&["--streams", &typo], "typo.toml', line 2, column 10: packet 'ether/ipv4/upd' has no header 'upd'"),
