@@ -92,8 +92,10 @@ fn a_client_is_told_of_beginning_and_end_with_no_burst_under_way() {
         may_go.recv().expect("the test lets it go");
         passing.store(true, Ordering::Relaxed);
     }));
+    // The next one begins when it is told to: one that came too early would be waited for in place of the last.
+    let (begin, begun) = channel::<()>();
     let lcore = std::thread::spawn(move || {
-        for _ in 0..2 {
+        while begun.recv().is_ok() {
             let mut burst = Burst::new();
             pool.alloc_up_to(&mut burst, 8);
             burst.iter_mut().for_each(|mbuf| assert!(mbuf.append_slice(&[1; 60])));
@@ -101,12 +103,14 @@ fn a_client_is_told_of_beginning_and_end_with_no_burst_under_way() {
         }
     });
     let limit = patient(Duration::from_secs(20));
+    begin.send(()).expect("it waits");
     inside.recv_timeout(limit).expect("the first burst");
     let going = let_go(&go);
     let (client, mut reader) = capturing(&path);
     assert!(passed.swap(false, Ordering::Relaxed), "the first burst was waited for");
     going.join().expect("no panic");
 
+    begin.send(()).expect("it waits");
     inside.recv_timeout(limit).expect("the second burst");
     let going = let_go(&go);
     shutdown(&client, Shutdown::Write).expect("it is connected");
@@ -116,6 +120,7 @@ fn a_client_is_told_of_beginning_and_end_with_no_burst_under_way() {
     let seen = std::iter::from_fn(|| reader.next(&mut frame).expect("whole")).count();
     assert_eq!((seen, reader.counts(0).captured), (8, 8), "the second burst, and all of it");
     going.join().expect("no panic");
+    drop(begin);
     lcore.join().expect("no panic");
 
     // Its place is free at once.
