@@ -184,13 +184,15 @@ impl Way for Conversation {
         batch.ring().map_err(Error::other)?;
         let begin = Instant::now();
         loop {
+            // Before the look for a completion: who takes the last message ends the connection right away, and has acknowledged it by then.
+            let ended = self.hears_end()?;
             let mut done = None;
             self.sends.poll(1, |wc| done = Some(wc.status()));
             match done {
                 Some(WcStatus::SUCCESS) => return Ok(()),
                 Some(status) => return Err(self.failed(status)),
+                None if ended => return Err(ErrorKind::BrokenPipe.into()),
                 None if begin.elapsed() > TAKEN => return Err(ErrorKind::TimedOut.into()),
-                None if self.hears_end()? => return Err(ErrorKind::BrokenPipe.into()),
                 None => std::thread::yield_now(),
             }
         }
