@@ -31,7 +31,6 @@ const ACCELERATOR: &str = "accelerator memory is not supported";
 const ENCRYPTION: &str = "encryption offload is not supported";
 const DC: &str = "DC is not supported; use -c RC, UC or UD";
 const OWN_MEMORY: &str = "message buffers are always allocated by the program";
-const NO_IMMEDIATE: &str = "immediate data is not supported";
 const ORDER: &str = "out-of-order placement is not supported";
 const HINTS: &str = "PCIe TPH hints are not supported";
 const POLLS: &str = "the CQ is always polled for up to 32 completions";
@@ -54,9 +53,7 @@ const LACKING: &[Lacking] = &[
     value("bind_source_ip", "the source address is chosen by the routing table"),
     flag("use_old_post_send", "WQEs are posted in only one way"),
     value("wait_destroy", "resources are destroyed when the test ends"),
-    flag("write_with_imm", NO_IMMEDIATE),
-    flag("send_with_imm", NO_IMMEDIATE),
-    flag("unsolicited_write", NO_IMMEDIATE),
+    flag("unsolicited_write", "it requires SRD, which is not supported; --write_with_imm takes receives"),
     flag("connectionless", DC),
     value("log_dci_streams", DC),
     value("log_active_dci_streams", DC),

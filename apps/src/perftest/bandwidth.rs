@@ -7,7 +7,7 @@ use pollux_verbs::WcStatus;
 
 use super::end::End;
 use super::pace::Pace;
-use super::settings::{Extent, Verb};
+use super::settings::Extent;
 use super::statistic::Moments;
 use crate::rdma::Failure;
 use crate::rdma::endless::Watch;
@@ -117,7 +117,7 @@ pub fn run(
     progress: &mut Progress,
     watch: &mut Watch<'_>,
 ) -> Result<Run, Failure> {
-    let receives = end.settings.test.verb == Verb::Send && (!sends || end.settings.bidirectional);
+    let receives = end.settings.takes_receives() && (!sends || end.settings.bidirectional);
     let clock = Clock::get();
     let extent = end.settings.extent;
     let goal = match extent {
@@ -199,14 +199,15 @@ pub fn run(
                 counted += completed - before;
             }
         }
-        let mut got = 0;
+        let (mut got, mut bare) = (0, false);
         if receives && received < all {
-            let (list, own) = (&mut flows, &end.own);
+            let (list, own, imm) = (&mut flows, &end.own, end.settings.imm);
             end.receives.take(TAKEN, watch, |wc| {
                 if wc.status() != WcStatus::SUCCESS {
                     failed.get_or_insert((wc.status(), wc.id()));
                     return;
                 }
+                bare |= imm && wc.imm().is_none();
                 // On a shared queue the receive's word says who posted it, not who got it. On one of those that frames are spread over
                 // it says all: they belong to no queue pair.
                 let which = own.iter().position(|keys| keys.qpn == wc.qpn()).unwrap_or(wc.id() as usize);
@@ -218,6 +219,9 @@ pub fn run(
         }
         if let Some((status, id)) = failed {
             return Err(Failure::completion(status, id));
+        }
+        if bare {
+            return Err(without_immediate());
         }
         if got > 0 {
             if received == 0 && !sends {
@@ -254,4 +258,12 @@ pub fn run(
         (_, None) => 0,
     };
     Ok(Run { moments, messages, by_queue })
+}
+
+/// A message came that is not what `--send_with_imm` sends.
+#[cold]
+pub(super) fn without_immediate() -> Failure {
+    Failure::Peer(
+        "a message came without immediate data: give --send_with_imm at both ends, or at neither".into(),
+    )
 }

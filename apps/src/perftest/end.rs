@@ -362,6 +362,10 @@ impl End {
                     };
                 }
             }
+            if self.settings.imm {
+                // What it is says nothing, as perftest's.
+                batch.imm(0);
+            }
             if inline && matches!(self.settings.test.verb, Verb::Send | Verb::Write) {
                 // Of messages, whose bytes do not matter, there is one; of frames there are all.
                 batch.inline(&self.payload[if self.flows.is_some() { from } else { 0..self.size }]);
@@ -402,7 +406,7 @@ impl End {
     /// # Errors
     /// As [`post_receives`](Self::post_receives).
     pub fn fill_receives(&mut self) -> Result<(), Failure> {
-        if self.settings.test.verb != Verb::Send {
+        if !self.settings.takes_receives() {
             return Ok(());
         }
         let queues = if self.srq.is_some() { 1 } else { self.settings.qps };

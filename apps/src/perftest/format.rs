@@ -39,11 +39,13 @@ pub struct Facts<'a> {
 /// What the test is called.
 #[must_use]
 pub fn title(settings: &Settings) -> String {
-    let verb = match settings.test.verb {
-        Verb::Send => "Send",
-        Verb::Write => "RDMA_Write",
-        Verb::Read => "RDMA_Read",
-        Verb::Atomic => "Atomic",
+    let verb = match (settings.test.verb, settings.imm) {
+        (Verb::Send, false) => "Send",
+        (Verb::Send, true) => "Send_imm",
+        (Verb::Write, false) => "RDMA_Write",
+        (Verb::Write, true) => "RDMA_Write_imm",
+        (Verb::Read, _) => "RDMA_Read",
+        (Verb::Atomic, _) => "Atomic",
     };
     let mut words = vec![verb];
     if settings.test.verb == Verb::Atomic {

@@ -1,11 +1,12 @@
 //! The loops of the latency tests: one message under way.
 //!
 //! Source of the course of events: linux-rdma/perftest `src/perftest_resources.c`, `run_iter_lat_send`, `run_iter_lat_write`,
-//! `run_iter_lat`.
+//! `run_iter_lat_write_imm`, `run_iter_lat`.
 
 use pollux_eal::clock::{Clock, cycles};
 use pollux_verbs::WcStatus;
 
+use super::bandwidth::without_immediate;
 use super::end::End;
 use super::settings::{Extent, Verb};
 use super::statistic;
@@ -107,23 +108,33 @@ pub fn room(samples: u64, iterations: u64, instead: &str) -> Result<Vec<u64>, Fa
 pub fn run(end: &mut End, client: bool, watch: &mut Watch<'_>) -> Result<Run, Failure> {
     match end.settings.test.verb {
         Verb::Send => send(end, client, watch),
+        Verb::Write if end.settings.imm => send(end, !client, watch),
         Verb::Write => write(end, client, watch),
         Verb::Read | Verb::Atomic => one_sided(end, watch),
     }
 }
 
-/// Waits for a completion; `false` when the time is up before.
+/// Waits for a completion, with immediate data where that is due; `false` when the time is up before.
 #[inline]
-fn completion(queue: &mut Queue, watch: &mut Watch<'_>, is_over: impl Fn() -> bool) -> Result<bool, Failure> {
-    let mut failed = None;
+fn completion(
+    queue: &mut Queue,
+    watch: &mut Watch<'_>,
+    is_over: impl Fn() -> bool,
+    imm: bool,
+) -> Result<bool, Failure> {
+    let (mut failed, mut bare) = (None, false);
     loop {
         let count = queue.take(1, watch, |wc| {
             if wc.status() != WcStatus::SUCCESS {
                 failed = Some((wc.status(), wc.id()));
             }
+            bare = imm && wc.imm().is_none();
         })?;
         if let Some((status, id)) = failed {
             return Err(Failure::completion(status, id & 0xffff_ffff));
+        }
+        if bare {
+            return Err(without_immediate());
         }
         if count > 0 {
             return Ok(true);
@@ -134,14 +145,15 @@ fn completion(queue: &mut Queue, watch: &mut Watch<'_>, is_over: impl Fn() -> bo
     }
 }
 
-fn send(end: &mut End, client: bool, watch: &mut Watch<'_>) -> Result<Run, Failure> {
+/// Of messages that complete where they come; `begins`: this end sends before it has received.
+fn send(end: &mut End, begins: bool, watch: &mut Watch<'_>) -> Result<Run, Failure> {
     let mut course = Course::new(end)?;
     let moderation = end.settings.cq_mod as u64;
     let depth = end.settings.rx_depth as u64;
     let (mut sent, mut received) = (0, 0);
     while sent < course.goal || received < course.goal {
-        if received < course.goal && !(client && sent == 0) {
-            if !completion(&mut end.receives, watch, || course.is_over())? {
+        if received < course.goal && !(begins && sent == 0) {
+            if !completion(&mut end.receives, watch, || course.is_over(), end.settings.imm)? {
                 break;
             }
             received += 1;
@@ -159,7 +171,7 @@ fn send(end: &mut End, client: bool, watch: &mut Watch<'_>) -> Result<Run, Failu
             end.post_sends(0, sent, 1, |_| signalled)?;
             sent += 1;
             if signalled {
-                completion(&mut end.sends, watch, || false)?;
+                completion(&mut end.sends, watch, || false, false)?;
             }
         }
     }
@@ -187,7 +199,7 @@ fn write(end: &mut End, client: bool, watch: &mut Watch<'_>) -> Result<Run, Fail
             sent += 1;
             end.set_last_byte(sent as u8);
             end.post_sends(0, 0, 1, |_| true)?;
-            completion(&mut end.sends, watch, || false)?;
+            completion(&mut end.sends, watch, || false, false)?;
         }
     }
     Ok(course.finish())
@@ -200,7 +212,7 @@ fn one_sided(end: &mut End, watch: &mut Watch<'_>) -> Result<Run, Failure> {
         course.goes();
         end.post_sends(0, 0, 1, |_| true)?;
         sent += 1;
-        completion(&mut end.sends, watch, || false)?;
+        completion(&mut end.sends, watch, || false, false)?;
         course.done();
         if course.window.is_some() {
             watch.round()?;

@@ -100,7 +100,7 @@ pub struct Options {
     /// Send WQEs per CQE [default: 100; 1 for messages above 8192 bytes]
     #[arg(short = 'Q', long = "cq-mod", value_name = "N", value_parser = |text: &str| within(text, 1, 1024))]
     pub cq_mod: Option<u64>,
-    /// Receive queue depth, in WQEs (send tests) [default: 512]
+    /// Receive queue depth, in WQEs (send tests, --write_with_imm) [default: 512]
     #[arg(short = 'r', long, value_name = "N", value_parser = |text: &str| within(text, 1, 16384))]
     pub rx_depth: Option<u64>,
     /// Message size in bytes; suffixes K and M are accepted [default: 65536; latency: 2; atomic: 8]
@@ -142,7 +142,7 @@ pub struct Options {
     /// Print a single number: bandwidth, message_rate or latency
     #[arg(long, value_name = "WHAT")]
     pub output: Option<Output>,
-    /// Use one shared receive queue for all QPs (send tests)
+    /// Use one shared receive queue for all QPs (send tests, --write_with_imm)
     #[arg(long = "use-srq")]
     pub use_srq: bool,
     /// Report bandwidth in Gbit/s instead of MiB/s
@@ -193,6 +193,12 @@ pub struct Options {
     /// Run on the CPUs of this NUMA node
     #[arg(long = "numa_node", value_name = "NODE", value_parser = |text: &str| within(text, 0, 1023))]
     pub numa_node: Option<u64>,
+    /// Writes carry immediate data, so that each takes a receive and completes at the peer (write_bw and write_lat; give it at both ends)
+    #[arg(long = "write_with_imm")]
+    pub write_with_imm: bool,
+    /// Sends carry immediate data, which the receiver checks for (send_bw and send_lat; give it at both ends)
+    #[arg(long = "send_with_imm")]
+    pub send_with_imm: bool,
     /// Verify every byte transferred (write_bw and read_bw on RC; give it at both ends)
     #[arg(long = "data_validation")]
     pub data_validation: bool,

@@ -285,7 +285,7 @@ impl<'a> Session<'a> {
         let sends = client
             || settings.bidirectional
             || latency && matches!(settings.test.verb, Verb::Send | Verb::Write);
-        let receives = settings.test.verb == Verb::Send && (!client || settings.bidirectional || latency);
+        let receives = settings.takes_receives() && (!client || settings.bidirectional || latency);
         let mut end = End::new(device, settings, port, gid, &met)?;
         if let Some(group) = end.settings.group(client).filter(|_| receives) {
             end.join(group)?;
@@ -347,6 +347,8 @@ impl<'a> Session<'a> {
     /// Keys are told, queue pairs connected, both printed.
     fn connect(&mut self) -> Result<(), Failure> {
         let verb = self.settings().test.verb;
+        // As the original, which shows no memory of WRITEs with immediate data.
+        let shown = if self.settings().imm { Verb::Send } else { verb };
         let full = self.full();
         let managed = self.settings().options.rdma_cm;
         if managed {
@@ -386,13 +388,14 @@ impl<'a> Session<'a> {
             self.step(true)?;
         }
         if full {
-            let text: String = self.end.own.iter().map(|keys| format::address("local", verb, keys)).collect();
+            let text: String =
+                self.end.own.iter().map(|keys| format::address("local", shown, keys)).collect();
             self.console.print(&text);
         }
         for number in 0..count {
             let other = self.trade(number, true)?;
             if full {
-                self.console.print(&format::address("remote", verb, &other));
+                self.console.print(&format::address("remote", shown, &other));
             }
         }
         if verb != Verb::Send {

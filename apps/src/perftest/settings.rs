@@ -113,6 +113,8 @@ pub struct Settings {
     pub forwards: bool,
     /// Which atomic operation.
     pub atomic: Atomic,
+    /// Messages carry immediate data.
+    pub imm: bool,
     /// Queue pairs.
     pub qps: usize,
     /// Sends under way on each.
@@ -165,6 +167,8 @@ impl Settings {
         }
         refuse(test, &options)?;
         let bandwidth = kind == Kind::Bandwidth;
+        let imm = options.write_with_imm || options.send_with_imm;
+        let takes_receives = verb == Verb::Send || imm;
         let period = options.seconds.unwrap_or(5);
         let extent = if options.run_infinitely {
             Extent::Forever { period }
@@ -187,11 +191,11 @@ impl Settings {
             _ => chosen.unwrap_or(if bandwidth { 65536 } else { 2 }),
         };
         let mut tx_depth = options.tx_depth.unwrap_or(if kind == Kind::Latency { 1 } else { 128 });
-        let mut rx_depth = if verb == Verb::Send { options.rx_depth.unwrap_or(512) } else { 1 };
+        let mut rx_depth = if takes_receives { options.rx_depth.unwrap_or(512) } else { 1 };
         if let Extent::Iterations(iterations) = extent {
             tx_depth = tx_depth.min(iterations);
             rx_depth = rx_depth.min(iterations);
-            if verb == Verb::Send && options.connection != Connection::Rc && options.rx_depth.is_none() {
+            if takes_receives && options.connection != Connection::Rc && options.rx_depth.is_none() {
                 // Nothing holds the sender back, so all that will come has room, as far as a queue goes.
                 rx_depth = iterations.min(16_000);
             }
@@ -214,7 +218,7 @@ impl Settings {
                 return Err(format!("-n {iterations} is not a multiple of {name} {list}"));
             }
         }
-        if verb == Verb::Send && options.recv_post_list > rx_depth {
+        if takes_receives && options.recv_post_list > rx_depth {
             return Err(format!(
                 "--recv_post_list {} exceeds the receive queue depth, -r {rx_depth}: give at most {rx_depth}",
                 options.recv_post_list
@@ -260,6 +264,7 @@ impl Settings {
             bidirectional: options.bidirectional,
             forwards: false,
             atomic: options.atomic_type.unwrap_or_default(),
+            imm,
             qps,
             tx_depth: tx_depth as usize,
             rx_depth: rx_depth as usize,
@@ -278,6 +283,12 @@ impl Settings {
         let list = self.post_list as u64;
         let usual = if self.test.kind == Kind::LatencyUnderLoad { self.tx_depth as u64 } else { list };
         self.options.burst_size.unwrap_or(usual).max(list)
+    }
+
+    /// Whether what comes takes a receive, and completes where it comes.
+    #[must_use]
+    pub fn takes_receives(&self) -> bool {
+        self.test.verb == Verb::Send || self.imm
     }
 
     /// Whether the ends meet through a connection manager.
@@ -318,12 +329,13 @@ impl Settings {
             ("-g", on(self.options.mcg)),
             ("--data_validation", on(self.options.data_validation)),
             ("-R", on(self.options.rdma_cm)),
+            ("--write_with_imm or --send_with_imm", on(self.imm)),
         ];
         let Test { verb, kind } = self.test;
-        let alone =
-            verb != Verb::Send && !self.bidirectional && !(verb == Verb::Write && kind == Kind::Latency);
+        let both_work =
+            self.takes_receives() || self.bidirectional || verb == Verb::Write && kind == Kind::Latency;
         // An end that does nothing need not know how long the other one does it.
-        if !alone {
+        if both_work {
             let extent = match self.extent {
                 Extent::Iterations(iterations) => format!("-n {iterations}"),
                 Extent::Seconds { total, .. } => format!("-D {total}"),

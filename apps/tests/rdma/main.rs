@@ -228,6 +228,53 @@ fn every_byte_is_compared_where_that_is_wanted() {
     refused(server, expected);
 }
 
+/// A WRITE with it takes a receive of the peer and completes there: what is said of receives is true of it, too.
+#[test]
+fn messages_carry_immediate_data() {
+    let [(send_bw, _), (send_lat, _), (write_bw, _), (write_lat, _), ..] = TESTS;
+    for (program, options, title) in [
+        (write_bw, "--write_with_imm -n 300 -s 3000", "RDMA_Write_imm BW Test"),
+        (write_bw, "--write_with_imm -n 300 -s 64 -b -q 2 -r 16", "RDMA_Write_imm Bidirectional BW Test"),
+        (write_bw, "--write_with_imm -n 300 -s 64 -q 3 --use-srq", "RDMA_Write_imm BW Test"),
+        (
+            write_bw,
+            "--write_with_imm -n 320 -s 64 -l 8 --recv_post_list 4 -e",
+            "RDMA_Write_imm Post List BW Test",
+        ),
+        (write_bw, "--write_with_imm -n 100 -a -c UC", "RDMA_Write_imm BW Test"),
+        (write_bw, "--write_with_imm -s 64 -D 1 -f 0 --reversed", "RDMA_Write_imm BW Test"),
+        (write_lat, "--write_with_imm -n 700 -s 64", "RDMA_Write_imm Latency Test"),
+        (write_lat, "--write_with_imm -n 100 -s 3000 -e -c UC", "RDMA_Write_imm Latency Test"),
+        (send_bw, "--send_with_imm -n 300 -s 500 -c UD", "Send_imm BW Test"),
+        (send_lat, "--send_with_imm -n 200 -s 64", "Send_imm Latency Test"),
+    ] {
+        let [server, client] = Place::new().pair(program, options, options);
+        for end in [&server, &client] {
+            let rows = &report(end)["results"];
+            let row = rows.as_array().and_then(|rows| rows.last()).expect("a row");
+            let key = if program.ends_with("_bw") { "BW_average" } else { "t_avg" };
+            assert!(row[key].as_f64().is_some_and(|figure| figure > 0.0), "{options}: {rows}");
+            assert!(end.stderr.join("\n").contains(title), "{options}");
+        }
+        // Receives are told of where they are posted, whichever end that is.
+        let told = [&server, &client].map(|end| !said(end, "RX depth").is_empty());
+        let both = options.contains("-b") || program.ends_with("_lat");
+        assert_eq!(
+            told,
+            [both || !options.contains("--reversed"), both || options.contains("--reversed")],
+            "{options}"
+        );
+    }
+    for (program, option) in [(write_lat, "--write_with_imm"), (send_bw, "--send_with_imm")] {
+        let place = Place::new();
+        let server = place.server(program, "-n 70");
+        let client = place.client(program, &format!("-n 70 {option}")).finish(LIMIT);
+        let expected = "--write_with_imm or --send_with_imm differs";
+        assert!(line(&client).contains(expected), "{}", line(&client));
+        refused(server, expected);
+    }
+}
+
 #[test]
 fn a_group_hears_what_is_sent_to_it() {
     let program = TESTS[0].0;

@@ -154,6 +154,27 @@ const OPTIONS: &[(&str, &str, &str)] = &[
     ),
     (SEND, "--pin_cores 0", "--pin_cores 0 and -l both choose the CPUs"),
     (SEND_LAT, "-q 2", "-q is not supported by send_lat: latency tests use one QP"),
+    (
+        WRITE,
+        "--send_with_imm",
+        "--send_with_imm is not supported by write_bw: only send_bw and send_lat support it",
+    ),
+    (
+        SEND,
+        "--write_with_imm",
+        "--write_with_imm is not supported by send_bw: only write_bw and write_lat support it",
+    ),
+    (WRITE, "-r 16", "-r is not supported by write_bw: only send tests and --write_with_imm post receives"),
+    (
+        WRITE,
+        "--write_with_imm --perform_warm_up",
+        "--perform_warm_up is not supported by write_bw: only write_bw, read_bw and atomic_bw support it, without --write_with_imm",
+    ),
+    (
+        WRITE,
+        "--write_with_imm --data_validation",
+        "--write_with_imm cannot be combined with --data_validation: give only one of them",
+    ),
     (WRITE, "-c UD", "-c UD is not supported by write_bw: UD supports only sends"),
     (READ, "-c UC", "-c UC is not supported by read_bw"),
     (ATOMIC, "-A XOR", "option '-A': 'XOR' is not one of CMP_AND_SWAP, FETCH_AND_ADD"),

@@ -52,7 +52,7 @@ impl Shape {
             return beyond("-r", settings.rx_depth as u64, limits.max_srq_wr);
         }
         let own_receives =
-            if verb == Verb::Send && !shared && !spreads { settings.rx_depth as u32 } else { 0 };
+            if settings.takes_receives() && !shared && !spreads { settings.rx_depth as u32 } else { 0 };
         let options =
             QpOptions::new(kind).depth(settings.tx_depth as u32, own_receives).inline(settings.inline as u32);
         let sends = settings.tx_depth * settings.qps;

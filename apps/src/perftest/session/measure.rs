@@ -21,7 +21,7 @@ impl Session<'_> {
     pub(super) fn measure(&mut self) -> Result<(), Failure> {
         match self.settings().test.kind {
             Kind::Latency => self.latencies(),
-            Kind::Bandwidth if self.settings().test.verb == Verb::Send => self.messages(),
+            Kind::Bandwidth if self.settings().takes_receives() => self.messages(),
             Kind::Bandwidth => self.transfers(),
             Kind::LatencyUnderLoad => unreachable!("raw Ethernet alone has it, and a session of its own"),
         }
@@ -74,7 +74,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// `send_bw`.
+    /// `send_bw`, and `write_bw` of WRITEs that complete where they come.
     fn messages(&mut self) -> Result<(), Failure> {
         let both = self.settings().bidirectional;
         let timed = !matches!(self.settings().extent, Extent::Iterations(_));
@@ -200,7 +200,7 @@ impl Session<'_> {
 
     /// The four latency tests.
     fn latencies(&mut self) -> Result<(), Failure> {
-        let verb = self.settings().test.verb;
+        let takes_receives = self.settings().takes_receives();
         if !self.sends {
             // Of a READ or an atomic this end notices nothing; it ends with the other one.
             return Ok(());
@@ -208,7 +208,7 @@ impl Session<'_> {
         let client = self.line.side() == Side::Client;
         for size in self.sizes()? {
             self.end.resize(size);
-            if verb == Verb::Send {
+            if takes_receives {
                 self.end.fill_receives()?;
                 self.step(true)?;
             }

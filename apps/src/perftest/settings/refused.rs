@@ -14,6 +14,8 @@ pub(super) fn refuse(test: Test, options: &Options) -> Result<(), String> {
     let (bandwidth, latency) = (kind == Kind::Bandwidth, kind == Kind::Latency);
     let under_load = kind == Kind::LatencyUnderLoad;
     let one_sided = verb != Verb::Send;
+    let without_receives = one_sided && !options.write_with_imm;
+    const RECEIVES: &str = "only send tests and --write_with_imm post receives";
     let wrong = [
         (
             options.all && verb == Verb::Atomic,
@@ -57,8 +59,20 @@ pub(super) fn refuse(test: Test, options: &Options) -> Result<(), String> {
             options.outs.is_some() && !matches!(verb, Verb::Read | Verb::Atomic),
             Unsupported("-o", "only read and atomic tests support it"),
         ),
-        (options.use_srq && one_sided, Unsupported("--use-srq", "only send tests post receives")),
-        (options.rx_depth.is_some() && one_sided, Unsupported("-r", "only send tests post receives")),
+        (
+            options.write_with_imm && verb != Verb::Write,
+            Unsupported("--write_with_imm", "only write_bw and write_lat support it"),
+        ),
+        (
+            options.send_with_imm && (one_sided || connection == Connection::RawEth),
+            Unsupported("--send_with_imm", "only send_bw and send_lat support it"),
+        ),
+        (
+            options.write_with_imm && options.data_validation,
+            Conflict("--write_with_imm", "--data_validation", "give only one of them"),
+        ),
+        (options.use_srq && without_receives, Unsupported("--use-srq", RECEIVES)),
+        (options.rx_depth.is_some() && without_receives, Unsupported("-r", RECEIVES)),
         (
             connection == Connection::Ud && one_sided,
             Unsupported("-c UD", "UD supports only sends; use RC, or UC for writes"),
@@ -104,8 +118,11 @@ pub(super) fn refuse(test: Test, options: &Options) -> Result<(), String> {
         (options.mcg && options.qp > 1, Conflict("-g", "-q", "multicast uses one QP at each end")),
         (options.mgid.is_some() && !options.mcg, Requires("-M", "-g")),
         (
-            options.perform_warm_up && (!bandwidth || verb == Verb::Send),
-            Unsupported("--perform_warm_up", "only write_bw, read_bw and atomic_bw support it"),
+            options.perform_warm_up && (!bandwidth || !without_receives),
+            Unsupported(
+                "--perform_warm_up",
+                "only write_bw, read_bw and atomic_bw support it, without --write_with_imm",
+            ),
         ),
         (
             options.perform_warm_up && (options.data_validation || options.run_infinitely),
@@ -143,7 +160,7 @@ pub(super) fn refuse(test: Test, options: &Options) -> Result<(), String> {
             Unsupported("--run_infinitely", "only bandwidth tests support it"),
         ),
         (
-            options.run_infinitely && options.bidirectional && verb == Verb::Send,
+            options.run_infinitely && options.bidirectional && !without_receives,
             Conflict("--run_infinitely", "-b", "only tests without receives support it"),
         ),
         (options.qp > 1 && !bandwidth, Unsupported("-q", "latency tests use one QP")),
@@ -172,8 +189,11 @@ pub(super) fn refuse(test: Test, options: &Options) -> Result<(), String> {
             Conflict("-a", "-D", "-a runs a fixed number of iterations, -n"),
         ),
         (
-            options.events && verb == Verb::Write && latency,
-            Unsupported("-e", "write_lat polls memory and has no completion events"),
+            options.events && verb == Verb::Write && latency && without_receives,
+            Unsupported(
+                "-e",
+                "write_lat polls memory and has no completion events, but with --write_with_imm",
+            ),
         ),
         (
             options.events && (options.seconds.is_some() || options.run_infinitely),

@@ -70,11 +70,13 @@ fn send_lat() {
 fn write_bw() {
     perftest("write_bw", &[1024, 4096], &[], 2);
     perftest("write_bw", &[1024], &["-b", "-q", "2"], 2);
+    perftest("write_bw", &[1024], &["--write_with_imm", "-q", "2"], 2);
 }
 
 #[test]
 fn write_lat() {
     perftest("write_lat", &[1024, 4096], &[], 2);
+    perftest("write_lat", &[1024], &["--write_with_imm"], 2);
 }
 
 #[test]
