@@ -330,12 +330,11 @@ fn a_port_answers_for_its_addresses_while_it_sends() {
 
 /// Runs it; its exit code and the only line that it said.
 fn refused(args: &[&str]) -> (Option<i32>, String) {
-    let output = command(args).output().expect("it runs");
-    let said = String::from_utf8(output.stderr).expect("text");
-    assert!(output.stdout.is_empty(), "{args:?}: {}", String::from_utf8_lossy(&output.stdout));
-    let lines: Vec<&str> = said.lines().filter(|line| !line.starts_with("lib.eal")).collect();
-    let [line] = lines[..] else { panic!("{args:?}: {said}") };
-    (output.status.code(), line.to_owned())
+    let end = Running::start(command(args)).finish(LIMIT);
+    assert!(end.stdout.is_empty(), "{args:?}: {}", end.stdout);
+    let lines: Vec<&String> = end.stderr.iter().filter(|line| !line.starts_with("lib.eal")).collect();
+    let [line] = lines[..] else { panic!("{args:?}: {}", end.stderr.join("\n")) };
+    (end.status.code(), line.to_owned())
 }
 
 #[test]

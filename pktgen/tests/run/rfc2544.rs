@@ -94,7 +94,6 @@ fn each_mistake_gives_one_line() {
             &["--rfc2544", "all", "--rate", "1kpps", "--report", &absent],
             "report.md: No such file or directory",
         ),
-        (&["--rfc2544", "all", "--rate", "1kpps", "--size", "9018"], "has frames of 9018 bytes"),
     ];
     for (args, why) in table {
         let (code, line) = refused(&[&["--vdev", "net_null0", "--"], *args].concat());
