@@ -72,6 +72,7 @@ pub mod mmio;
 pub mod pacer;
 pub mod prefix_socket;
 pub mod processor;
+pub mod ptrace;
 pub mod rcu;
 pub mod region;
 pub mod service;

@@ -139,7 +139,7 @@ const PUBLISHED: &[&str] = &["description", "license", "readme", "keywords", "ca
 const MAY_BE_UNSAFE: &[(&str, &[&str])] = &[
     ("ring", &[""]),
     ("mempool", &[""]),
-    ("eal", &["region", "mmio", "barrier", "hugepage", "lcore", "clock", "signal"]),
+    ("eal", &["region", "mmio", "barrier", "hugepage", "lcore", "clock", "ptrace", "signal"]),
     ("lookup", &["memory", "simd"]),
     ("frame-io", &[""]),
     ("uverbs", &["channel", "ioctl", "mr", "page", "routes", "trace"]),
