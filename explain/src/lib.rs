@@ -3,7 +3,7 @@
 //! ```text
 //!   line ── parse ──► Line ── names and layouts (uverbs::abi, mlx5_abi::kernel) ──► text: Explainer
 //!   trace ── normal ──► the same text for runs that ask and answer the same
-//!   process ── /proc, its telemetry ──► files, pages, queues and their states: Process, Told; its calls as it makes them: Live
+//!   process ── /proc, its telemetry ──► files, pages, queues and their states: Process, Told; its calls as it makes them: Live, Tracer
 //! ```
 //!
 //! The tables by which calls are told by name stand beside the layouts that drivers write by: in `pollux-uverbs` what is the kernel's,
@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod entry;
+mod event;
 pub mod line;
 mod names;
 pub mod normal;
@@ -26,5 +27,5 @@ mod process;
 mod queues;
 mod text;
 
-pub use process::{Live, Process, Told};
+pub use process::{Live, Process, Told, Tracer, Watch, refusal};
 pub use text::{Explainer, title};

@@ -62,6 +62,32 @@ pub enum Line<'a> {
         /// `ok` or the error's name.
         outcome: &'a str,
     },
+    /// Pages of the device that are mapped no longer.
+    Unmap {
+        /// The offset that they were mapped by.
+        offset: u64,
+        /// How many bytes.
+        bytes: u64,
+    },
+    /// The file of a device is opened.
+    Open {
+        /// Its name.
+        file: &'a str,
+        /// `ok` or the error's name.
+        outcome: &'a str,
+    },
+    /// A descriptor of the file becomes another one, too.
+    Dup {
+        /// The one that was there.
+        from: i32,
+        /// The one that is made.
+        to: i32,
+    },
+    /// An event that was read.
+    Event {
+        /// What was read.
+        bytes: Vec<u8>,
+    },
     /// A channel is gone, and with it what was made through it.
     Close,
     /// The trace is as long as it may be, and has no more lines.
@@ -122,13 +148,15 @@ pub fn parse(line: &str) -> Option<Line<'_>> {
     let (kind, rest) = line.split_once(' ')?;
     match kind {
         "ring" | "entry" | "completion" => fast(kind, rest),
-        "call" | "write" | "map" => {
+        "call" | "write" | "map" | "unmap" | "open" | "dup" | "event" => {
             let (asked, answer) = rest.split_once(" -> ")?;
             let (outcome, answered) = answer.split_once(' ').unwrap_or((answer, ""));
             match kind {
                 "call" => call(asked, outcome, answered),
                 "write" => write(asked, outcome, answered),
-                _ => map(asked, outcome),
+                "map" => map(asked, outcome),
+                "open" => Some(Line::Open { file: asked, outcome }),
+                _ => done(kind, asked),
             }
         }
         _ => None,
@@ -161,6 +189,21 @@ fn map<'a>(asked: &'a str, outcome: &'a str) -> Option<Line<'a>> {
         _ => return None,
     };
     Some(Line::Map { offset, bytes: length.parse().ok()?, rights, outcome })
+}
+
+/// What the tracer of other programs (`process::tracer`) writes of calls that were not refused.
+fn done<'a>(kind: &str, asked: &'a str) -> Option<Line<'a>> {
+    if kind == "event" {
+        return match bytes(asked.strip_prefix("bytes=")?) {
+            Value::Bytes(bytes) => Some(Line::Event { bytes }),
+            _ => None,
+        };
+    }
+    let (first, second) = asked.split_once(' ')?;
+    Some(match kind {
+        "unmap" => Line::Unmap { offset: hexadecimal(first)?, bytes: second.parse().ok()? },
+        _ => Line::Dup { from: first.parse().ok()?, to: second.parse().ok()? },
+    })
 }
 
 fn fast<'a>(kind: &str, rest: &'a str) -> Option<Line<'a>> {
@@ -275,6 +318,10 @@ mod tests {
         assert_eq!(answered, [None, None]);
         let map = Line::Map { offset: Some(0x50_0000), bytes: 4096, rights: "Read", outcome: "ok" };
         assert_eq!(parse("map 0x500000 4096 Read -> ok"), Some(map));
+        assert_eq!(parse("unmap 0x500000 4096 -> ok"), Some(Line::Unmap { offset: 0x50_0000, bytes: 4096 }));
+        assert_eq!(parse("dup 3 7 -> ok"), Some(Line::Dup { from: 3, to: 7 }));
+        assert_eq!(parse("open uverbs0 -> EACCES"), Some(Line::Open { file: "uverbs0", outcome: "EACCES" }));
+        assert_eq!(parse("event bytes=0102 -> ok"), Some(Line::Event { bytes: vec![1, 2] }));
         assert_eq!(
             parse("ring 0x00000040 0x800 bytes=0102"),
             Some(Line::Ring { page: 0x40, offset: 0x800, bytes: vec![1, 2] })
@@ -314,6 +361,10 @@ mod tests {
             "write 0x1 Plain core=00 -> ok",
             "map 0x1 0x2 0x3 0x4 -> ok",
             "map x y z -> ok",
+            "unmap 0x1 -> ok",
+            "dup 1 -> ok",
+            "event bytes=0 -> ok",
+            "event 00 -> ok",
             "ring 0x1 bytes=00",
             "entry 0x1 index=99999999 bytes=00",
             "entry 0x1 index=1 bytes=0",

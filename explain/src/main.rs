@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use clap::Parser;
 use pollux_eal::signal::EndSignals;
-use pollux_explain::{Explainer, Live, Process, Told};
+use pollux_explain::{Explainer, Live, Process, Told, Tracer, Watch, refusal};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Explain a trace of uverbs calls: each with its attributes by name, the way it takes, what it maps, the states of queue pairs, and,
 /// of a device model, send entries, doorbells and completions.
 ///
-/// Of a process that runs (--pid) it tells the device files and pages that it has, and of a program of Pollux its queues and their
-/// states, and with --follow its calls from now on.
+/// Of a process that runs (--pid) it tells the device files and pages that it has, of a program of Pollux its queues and their
+/// states, and with --follow its calls from now on: a program of Pollux tells them itself, any other one is traced by ptrace(2).
 ///
 /// A program of Pollux writes a trace where the environment has POLLUX_UVERBS_TRACE=FILE: a file FILE.DEVICE for each device; any other
 /// program does under `mlx5-run --trace FILE`. SIGINT, SIGTERM or SIGHUP end it behind a whole line, with what it was in all; a program
@@ -33,7 +33,7 @@ struct Cli {
     /// Write names in the place of addresses and keys, so that two runs read the same
     #[arg(long)]
     names: bool,
-    /// Go on while the file grows, until a signal: of a process that runs
+    /// Go on while the file grows, until a signal; with --pid, tell the calls of the process as it makes them
     #[arg(long, short = 'f', conflicts_with = "program")]
     follow: bool,
     /// Tell what this process has of its devices
@@ -191,7 +191,7 @@ fn explain(cli: &Cli, file: &Path, input: &Input) -> Result<bool, Failed> {
 
 /// What a process has of its devices, and what it asks of them until a signal or its end.
 fn running(cli: &Cli, pid: u32, input: &Input) -> Result<(), Failed> {
-    let cannot = |why: io::Error| Failed::Input(format!("process {pid}: {why}"));
+    let cannot = |why: io::Error| Failed::Input(format!("process {pid}: {}", refusal(pid, why)));
     let process = Process::read(Path::new("/"), pid).map_err(cannot)?;
     write(&process.text())?;
     let told = match process.telemetry().map(|path| answered(path, pid)).transpose() {
@@ -208,11 +208,16 @@ fn running(cli: &Cli, pid: u32, input: &Input) -> Result<(), Failed> {
     if !cli.follow {
         return Ok(());
     }
-    let no_telemetry = || {
-        Failed::Input(format!("process {pid}: has no telemetry: calls are told by programs of Pollux alone"))
-    };
-    let (told, _) = told.ok_or_else(no_telemetry)?;
-    follow(Live::begin(told, cli.names, cli.fast_path).map_err(cannot)?, input, cannot)
+    let told = told.map(|(told, _)| told.tells_calls().map(|tells| tells.then_some(told)));
+    match told.transpose().map_err(cannot)?.flatten() {
+        Some(told) => {
+            follow(&mut Live::begin(told, cli.names, cli.fast_path).map_err(cannot)?, input, cannot)
+        }
+        None if cli.fast_path => Err(Failed::Input(format!(
+            "process {pid}: is no program of Pollux: --fast-path needs one, with a device model; its calls are told without it"
+        ))),
+        None => follow(&mut Tracer::begin(&process, cli.names).map_err(cannot)?, input, cannot),
+    }
 }
 
 /// What telemetry tells, and a client to ask more.
@@ -223,7 +228,7 @@ fn answered(path: &Path, pid: u32) -> io::Result<(Told, String)> {
 }
 
 /// Tells calls as they come, and behind the end what is left of them.
-fn follow(mut live: Live, input: &Input, cannot: impl Fn(io::Error) -> Failed) -> Result<(), Failed> {
+fn follow(live: &mut dyn Watch, input: &Input, cannot: impl Fn(io::Error) -> Failed) -> Result<(), Failed> {
     write("calls from now on:\n")?;
     while !input.is_stopped() && !live.is_over() {
         match live.more().map_err(&cannot)? {

@@ -4,10 +4,12 @@
 //!   /proc/PID/fd, maps, net/unix ──► files of devices, pages that it mapped, memory, its telemetry socket: Process
 //!   that socket ── /rdma/*, /ethdev/*, /model/ledger ──► queues and their states: Told
 //!                └─ /uverbs/trace ──► a file that grows while it is watched: Live
+//!   ptrace(2) of any other process ──► its calls on devices, as lines of a trace: Tracer
 //! ```
 
 mod live;
 mod told;
+mod tracer;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -17,8 +19,27 @@ use std::path::{Path, PathBuf};
 
 pub use live::Live;
 pub use told::Told;
+pub use tracer::Tracer;
 
 use crate::text::mapped;
+
+/// A process whose calls are told as it makes them.
+pub trait Watch {
+    /// What came since, explained; `None` where nothing did.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    fn more(&mut self) -> io::Result<Option<String>>;
+
+    /// Whether no more will come.
+    fn is_over(&self) -> bool;
+
+    /// What it was in all.
+    fn summary(&self) -> String;
+
+    /// Ends it. What came by then is still to be had, by [`more`](Self::more) until that is `None`.
+    fn end(&mut self);
+}
 
 /// Where device files of verbs are. Source: Linux `drivers/infiniband/core/device.c`, `ib_devnode`s.
 const FILES: &str = "/dev/infiniband/";
@@ -58,7 +79,7 @@ impl Process {
     /// Reads what is told of it below `root`, which is `/`.
     ///
     /// # Errors
-    /// There is none of that number, or it is another user's.
+    /// There is none of that number, or it is another user's; [`refusal`] says why.
     pub fn read(root: &Path, pid: u32) -> io::Result<Self> {
         let folder = root.join(format!("proc/{pid}"));
         let command = fs::read(folder.join("cmdline"))?;
@@ -167,13 +188,19 @@ impl Process {
         if self.has_device() {
             let _ = writeln!(
                 out,
-                "not seen here: posts and polls, which are stores and loads of the pages above, and calls (`strace -e ioctl`, or from its start \
-                 `mlx5-run --trace`); queue pairs as the kernel has them: `rdma resource show qp pid {}`",
+                "not seen here: posts and polls, which are stores and loads of the pages above, and calls, which --follow tells from now on; \
+                 queue pairs as the kernel has them: `rdma resource show qp pid {}`",
                 self.pid
             );
         }
         out
     }
+}
+
+/// Why a process is not to be seen, where the kernel says only that it is not permitted.
+#[must_use]
+pub fn refusal(pid: u32, why: io::Error) -> io::Error {
+    tracer::refused::because(pid, why)
 }
 
 /// The path of a socket of telemetry that is one of these. Source: Linux `net/unix/af_unix.c`, `unix_seq_show`: inode and path are the

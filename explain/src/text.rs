@@ -1,6 +1,6 @@
 //! A trace in words, line by line, with what each makes of the queues: their rings, doorbells and states.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use pollux_mlx5_abi::command::opcode;
@@ -9,11 +9,12 @@ use pollux_mlx5_abi::kernel::{self, mmap};
 use pollux_mlx5_abi::wqe::BLOCK_BYTES;
 use pollux_mlx5_abi::wqe::Control;
 use pollux_uverbs::abi::flags::{QpState, QpType};
-use pollux_uverbs::abi::object::{UHW_IN, UHW_OUT};
+use pollux_uverbs::abi::object::{DRIVER_NAMESPACE, UHW_IN, UHW_OUT};
 use pollux_uverbs::abi::{form, id, write};
 use zerocopy::FromBytes;
 
 use crate::entry;
+use crate::event;
 use crate::line::{self, Line, Value, parse};
 use crate::names::Names;
 use crate::part::{self, Shape};
@@ -47,6 +48,9 @@ pub struct Explainer {
     channel: usize,
     channels: BTreeMap<String, usize>,
     queues: Queues,
+    /// Channels to devices of other drivers than mlx5's, and whether the last line's is one.
+    others: BTreeSet<String>,
+    is_other: bool,
     /// Lines that were none.
     strange: u64,
 }
@@ -56,6 +60,12 @@ impl Explainer {
     #[must_use]
     pub fn new(named: bool) -> Self {
         Self { names: Names::new(named), ..Self::default() }
+    }
+
+    /// From now on a channel is one to a device of another driver than mlx5's: what a driver adds to calls, and which page an offset maps,
+    /// is not told by names.
+    pub fn of_other_driver(&mut self, channel: &str) {
+        let _ = self.others.insert(channel.to_owned());
     }
 
     /// A line of the trace in words: one or several lines. Lines that are none are counted, and said to be so.
@@ -73,8 +83,26 @@ impl Explainer {
             }
             Some(Line::Map { offset, bytes, rights, outcome }) => {
                 self.count("maps");
-                let what = offset.map_or_else(|| "pages of the device".to_owned(), mapped);
+                let what = self.mapped(offset);
                 let _ = writeln!(out, "{:>4} mmap {what}: {bytes} bytes, {rights} -> {outcome}", self.lines);
+            }
+            Some(Line::Unmap { offset, bytes }) => {
+                self.count("unmaps");
+                let what = self.mapped(Some(offset));
+                let _ = writeln!(out, "{:>4} munmap {what}: {bytes} bytes -> ok", self.lines);
+            }
+            Some(Line::Open { file, outcome }) => {
+                self.count("opens");
+                let _ = writeln!(out, "{:>4} open {file} -> {outcome}", self.lines);
+            }
+            Some(Line::Dup { from, to }) => {
+                self.count("dups");
+                let _ = writeln!(out, "{:>4} dup: descriptor {from} is {to}, too -> ok", self.lines);
+            }
+            Some(Line::Event { bytes }) => {
+                self.count("events");
+                let said = event::said(&bytes, &mut self.names);
+                let _ = writeln!(out, "{:>4} read: {said}", self.lines);
             }
             Some(Line::Close) => {
                 let left = self.queues.close(self.channel);
@@ -158,6 +186,15 @@ impl Explainer {
             let _ = writeln!(out, "channel {named}:");
         }
         self.channel = number;
+        self.is_other = self.others.contains(channel);
+    }
+
+    fn mapped(&self, offset: Option<u64>) -> String {
+        match offset {
+            Some(offset) if self.is_other => format!("pages of the device (offset {offset:#x})"),
+            Some(offset) => mapped(offset),
+            None => "pages of the device".into(),
+        }
     }
 
     fn count(&mut self, way: &'static str) {
@@ -244,8 +281,16 @@ impl Explainer {
         mark: &str,
         out: &mut String,
     ) {
-        let name = part::attribute(place.0, place.1, place.2);
+        // Numbers of other drivers mean other things.
+        let is_theirs = self.is_other && place.2 >= DRIVER_NAMESPACE;
+        let name = if is_theirs {
+            let own = id::attribute_name(place.0, place.1, place.2);
+            own.map_or_else(|| format!("{:#06x}", place.2), str::to_owned)
+        } else {
+            part::attribute(place.0, place.1, place.2)
+        };
         let said = match value {
+            Value::Bytes(bytes) if is_theirs => part::number(&name, bytes, &mut self.names),
             Value::Bytes(bytes) => part::said(place, bytes, opcode, &mut self.names),
             Value::Element(element, bytes) => {
                 format!("element {element}: {}", part::number(&name, bytes, &mut self.names))
@@ -267,11 +312,16 @@ impl Explainer {
             field(Shape::from(part), bytes, wanted)
         };
         let asked = |wanted| of_driver(false, request, wanted).unwrap_or(0);
-        let own = of_driver(true, answer, "sqn").and_then(|number| u32::try_from(number).ok());
+        let own = of_driver(true, answer, "sqn").filter(|_| !self.is_other);
+        let own = own.and_then(|number| u32::try_from(number).ok());
         let sends = own.filter(|number| *number != 0).unwrap_or(number);
         self.queues.made((self.channel, handle), number, sends, kind.map(QpType));
         // A hash queue pair has neither a number nor rings.
         if number == 0 {
+            return;
+        }
+        if self.is_other {
+            let _ = writeln!(out, "     queue pair {number:#x} is made, in RESET");
             return;
         }
         let (blocks, record) = (asked("sq_wqe_count"), asked("db_addr"));
@@ -320,8 +370,8 @@ impl Explainer {
                 let said = match value {
                     Some(Value::Bytes(bytes)) if !bytes.is_empty() => {
                         let driver = || {
-                            pollux_mlx5_abi::kernel::part::of_command(number, answer, bytes.len())
-                                .map(Shape::from)
+                            let part = kernel::part::of_command(number, answer, bytes.len());
+                            part.filter(|_| !self.is_other).map(Shape::from)
                         };
                         let shape = if index == 0 { core } else { driver() };
                         match shape {
@@ -432,6 +482,10 @@ pub fn title(line: &str) -> Option<String> {
         Line::Call { object, method, .. } => part::method(object, method),
         Line::Write { command, .. } => named(command),
         Line::Map { .. } => "mmap".into(),
+        Line::Unmap { .. } => "munmap".into(),
+        Line::Open { .. } => "open".into(),
+        Line::Dup { .. } => "dup".into(),
+        Line::Event { .. } => "read".into(),
         Line::Close => "close".into(),
         Line::Full => "full".into(),
         Line::Ring { .. } => "doorbell".into(),

@@ -14,6 +14,8 @@ pub enum Need {
     Root,
     /// Namespaces, veth pairs and the tools that make them and look into them.
     Net,
+    /// A mount namespace of one's own, which users have where the kernel grants it.
+    Mounts,
     /// Huge pages of 2 MiB, or the right to reserve them.
     HugePages,
     /// The guest of `cargo xtask vm`, with what its job plugged into it.
@@ -46,11 +48,11 @@ pub enum Need {
 }
 
 impl Need {
-    /// Its word in `POLLUX_REQUIRE`. Huge pages come with `root`: who may reserve them has them; tshark and scapy with `net`.
+    /// Its word in `POLLUX_REQUIRE`. Huge pages and mounts come with `root`: who may reserve them has them; tshark and scapy with `net`.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
-            Self::Root | Self::HugePages => "root",
+            Self::Root | Self::HugePages | Self::Mounts => "root",
             Self::Guest => "guest",
             Self::Net | Self::Tshark | Self::Scapy => "net",
             Self::RdmaCore | Self::RdmaCm => "rdma-core",
@@ -74,6 +76,12 @@ impl Need {
     fn missing(self) -> Option<String> {
         match self {
             Self::Root => (!is_root()).then(|| "needs root".into()),
+            Self::Mounts => {
+                let mount = ["-r", "-m", "sh", "-c", "mount -t tmpfs none /dev"];
+                let may = Command::new("unshare").args(mount).output();
+                (!may.is_ok_and(|done| done.status.success()))
+                    .then(|| "needs unshare(1) and namespaces of users and mounts".into())
+            }
             Self::Net => ["ip", "ping", "tcpdump", "ethtool"]
                 .iter()
                 .find(|tool| !runs(tool))

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use pollux_explain::{Live, Process, Told};
+use pollux_explain::{Live, Process, Told, Watch};
 use pollux_tests::patience::patient;
 use pollux_tests::program::{Running, with_default_signals};
 use pollux_tests::telemetry::{Client, has_script, script};

@@ -8,7 +8,7 @@ use std::path::Path;
 use pollux_eal::telemetry::Value;
 
 use self::file::TraceFile;
-use super::{Told, plain};
+use super::{Told, Watch, plain};
 use crate::Explainer;
 
 /// A program that is being watched. It writes no more once this is dropped.
@@ -76,13 +76,11 @@ impl Live {
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.devices.iter().map(|watched| watched.file.path())
     }
+}
 
-    /// What was written since, explained; `None` where nothing was. Where the device changes, a line says so, and where another one watches
-    /// a device from now on.
-    ///
-    /// # Errors
-    /// A trace cannot be read.
-    pub fn more(&mut self) -> io::Result<Option<String>> {
+impl Watch for Live {
+    /// Where the device changes, a line says so, and where another one watches a device from now on.
+    fn more(&mut self) -> io::Result<Option<String>> {
         let mut out = None::<String>;
         for (at, watched) in self.devices.iter_mut().enumerate() {
             // Before the read: nothing is written behind that.
@@ -106,23 +104,20 @@ impl Live {
         Ok(out)
     }
 
-    /// Whether no more will come: the program has ended, or others watch its devices.
-    #[must_use]
-    pub fn is_over(&self) -> bool {
+    /// The program has ended, or others watch its devices.
+    fn is_over(&self) -> bool {
         self.told.is_gone() || !self.devices.iter().any(|watched| watched.on)
     }
 
-    /// What the traces were in all.
-    #[must_use]
-    pub fn summary(&self) -> String {
+    fn summary(&self) -> String {
         self.devices
             .iter()
             .map(|watched| format!("device {}\n{}", plain(&watched.name), watched.explainer.summary()))
             .collect()
     }
 
-    /// Has the program write no more. What it wrote by then is still to be had, by [`more`](Self::more) until that is `None`.
-    pub fn end(&mut self) {
+    /// Has the program write no more. What it wrote by then is still to be had.
+    fn end(&mut self) {
         for watched in &mut self.devices {
             if std::mem::take(&mut watched.on) {
                 turn_off(&self.told, &watched.name, watched.number);

@@ -95,6 +95,14 @@ impl Told {
         Ok(self.receive()?.get_mut(path).map_or(Value::Null, Value::take))
     }
 
+    /// Whether it tells its calls when it is asked: programs of Pollux do, DPDK's do not.
+    ///
+    /// # Errors
+    /// Nobody answers any more.
+    pub fn tells_calls(&self) -> io::Result<bool> {
+        Ok(self.ask("/uverbs/trace")?.is_object())
+    }
+
     /// Devices, queues and their states, in words.
     ///
     /// # Errors

@@ -209,3 +209,45 @@ fn what_a_terminal_would_obey_is_in_no_line() {
         assert!(said.contains("is no line of a trace") && !said.contains(['\u{1b}', '\u{9b}']), "{said}");
     }
 }
+
+#[test]
+fn what_is_traced_from_outside_is_told() {
+    let mut explainer = Explainer::new(false);
+    let said: String = [
+        "open uverbs0 -> ok @7.0",
+        "map 0x500000 4096 Read -> ok @7.0",
+        "unmap 0x500000 4096 -> ok @7.0",
+        "dup 3 5 -> ok @7.0",
+        "event bytes=0010000000000000 -> ok",
+    ]
+    .map(|line| explainer.line(line))
+    .concat();
+    let wanted = "   1 open uverbs0 -> ok\n\
+                  \x20  2 mmap page of the adapter's clock 0 (offset 0x500000): 4096 bytes, Read -> ok\n\
+                  \x20  3 munmap page of the adapter's clock 0 (offset 0x500000): 4096 bytes -> ok\n\
+                  \x20  4 dup: descriptor 3 is 5, too -> ok\n\
+                  \x20  5 read: completion event of completion queue 0x1000\n";
+    assert_eq!(said, wanted);
+    assert_eq!(explainer.summary(), "in all: 1 dups, 1 events, 1 maps, 1 opens, 1 unmaps\n");
+    assert!(explainer.is_clean());
+}
+
+/// The same bytes mean another thing, or nothing that is known.
+#[test]
+fn parts_of_other_drivers_stay_numbers() {
+    let create = "call 0x0004/0x0000 0x0000=new 0x0002=handle:0 0x0009=in:02 0x000e=out:4 0x1000=in:0011223344556677 \
+                  -> ok 0x0000=handle:1 0x000e=11000000";
+    let map = "map 0x500000 4096 Read -> ok";
+    let said = |other: bool| {
+        let mut explainer = Explainer::new(false);
+        if other {
+            explainer.of_other_driver("7.1");
+        }
+        [create, map].map(|line| explainer.line(&format!("{line} @7.1"))).concat()
+    };
+    assert!(said(false).contains("doorbell record") && said(false).contains("page of the adapter's clock"));
+    let other = said(true);
+    assert!(other.contains("UHW_IN 0x7766554433221100\n"), "{other}");
+    assert!(other.contains("queue pair 0x11 is made, in RESET\n"), "{other}");
+    assert!(other.contains("mmap pages of the device (offset 0x500000): 4096 bytes"), "{other}");
+}

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use pollux_explain::{Live, Process, Told};
+use pollux_explain::{Live, Process, Told, Watch};
 use pollux_tests::telemetry::Client;
 use serde_json::{Value, json};
 
