@@ -1,5 +1,7 @@
 //! Both ends on rxe0.
 
+mod explained;
+
 use std::process::Command;
 
 use pollux_tests::program::Finished;

@@ -29,8 +29,9 @@ const RXE: &[&[&str]] = &[
 pub(super) const CABLE: &[Wire] = &[Wire::Cable("a"), Wire::Cable("a")];
 const HOST: &[Wire] = &[Wire::Host, Wire::Host];
 
-/// The programs whose originals the guest has.
+/// The programs whose originals the guest has, and the one that tells what originals do.
 const ORIGINALS: &[&str] = &[
+    "/ours/explain",
     "/ours/rc_pingpong",
     "/ours/uc_pingpong",
     "/ours/ud_pingpong",
