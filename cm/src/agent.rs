@@ -83,6 +83,30 @@ struct Waiting {
     bytes: Box<[u8; BYTES]>,
     /// How often it is sent again yet.
     left: u8,
+    /// The time that the peer asked for.
+    grant: Option<Grant>,
+}
+
+/// Time that a peer asked for, whose answer comes once and may be lost: until then the message goes on to be sent, ever more seldom, and is
+/// not given up.
+#[derive(Clone, Copy, Debug)]
+struct Grant {
+    until: Duration,
+    /// How long from one time to the next.
+    pause: Duration,
+}
+
+impl Waiting {
+    /// Counts a time that it is sent again. How long its answer is waited for then; none: it is given up.
+    fn again(&mut self, now: Duration, every: Duration) -> Option<Duration> {
+        if let Some(grant) = self.grant.as_mut().filter(|grant| now < grant.until) {
+            grant.pause *= 2;
+            return Some(grant.pause.min(grant.until - now));
+        }
+        self.grant = None;
+        self.left = self.left.checked_sub(1)?;
+        Some(every)
+    }
 }
 
 /// One side of a connection.
@@ -347,7 +371,7 @@ impl Agent {
         let bytes = Box::new(bytes);
         if let Some(connection) = self.connections.get_mut(&local) {
             let to = connection.path;
-            connection.waiting = Some(Waiting { bytes: bytes.clone(), left });
+            connection.waiting = Some(Waiting { bytes: bytes.clone(), left, grant: None });
             self.schedule(local, Some(now + every));
             self.send(to, bytes);
         }
@@ -441,11 +465,10 @@ impl Agent {
                     self.tell(local, Notice::TimeWaitOver);
                 }
             } else if let Some(waiting) = connection.waiting.as_mut()
-                && let Some(left) = waiting.left.checked_sub(1)
+                && let Some(pause) = waiting.again(now, every)
             {
-                waiting.left = left;
                 let (to, bytes) = (connection.path, waiting.bytes.clone());
-                self.schedule(local, Some(now + every));
+                self.schedule(local, Some(now + pause));
                 self.counts.sent_again += 1;
                 self.outgoing.push_back(Outgoing { to, bytes });
             } else {

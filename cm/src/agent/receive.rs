@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pollux_verbs::{Mtu, Path};
 
-use super::{Agent, CONNECTIONS_MAX, Connection, Notice, Outgoing, RC, State, time_of};
+use super::{Agent, CONNECTIONS_MAX, Connection, Grant, Notice, Outgoing, RC, State, time_of};
 use crate::message::{
     Drep, Dreq, Message, Mra, Rej, Rep, Req, Rtu, SidrRep, SidrReq, Strange, about, fill, high24,
 };
@@ -175,19 +175,21 @@ impl Agent {
 
     fn takes_longer(&mut self, now: Duration, from: Path, mra: &Mra) {
         let local = mra.remote_id.get();
-        let lifetime = time_of(self.timing.lifetime);
+        let (lifetime, every) = (time_of(self.timing.lifetime), self.every());
+        let until = now + time_of((mra.timeout >> 3).min(SERVICE_MAX)) + lifetime * 2;
         let Some(connection) = self.named(&from, local, None) else { return };
-        let expected = match connection.state {
-            State::ReqSent => about::REQ,
-            State::RepSent => about::REP,
-            _ => {
-                self.counts.duplicates += 1;
-                return;
+        let message = mra.message >> 6;
+        match (connection.state, &mut connection.waiting) {
+            // The peer's answer is sent until it arrives.
+            (State::ReqSent, Some(_)) if message == about::REQ => self.schedule(local, Some(until)),
+            // Its RTU is not.
+            (State::RepSent, Some(waiting)) if message == about::REP => {
+                if waiting.grant.is_none() {
+                    waiting.grant = Some(Grant { until, pause: every });
+                    self.schedule(local, Some(now + every));
+                }
             }
-        };
-        if mra.message >> 6 == expected && connection.waiting.is_some() {
-            let longer = time_of((mra.timeout >> 3).min(SERVICE_MAX));
-            self.schedule(local, Some(now + longer + lifetime * 2));
+            _ => self.counts.duplicates += 1,
         }
     }
 

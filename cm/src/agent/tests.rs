@@ -445,9 +445,36 @@ fn a_peer_that_asks_for_hours_gets_a_minute() {
         ..Mra::default()
     };
     let now = world.now;
-    world.agents[1].receive(now, Path::new(GIDS[0], 0), &Message::Mra(Box::new(mra)).encode(1));
-    let due = world.agents[1].next_due().expect("it is sent again") - now;
-    assert!((60..80).contains(&due.as_secs()), "{due:?}");
+    let mra = Message::Mra(Box::new(mra)).encode(1);
+    // One more asks for no more time.
+    for at in [now, now + Duration::from_secs(1)] {
+        world.agents[1].receive(at, Path::new(GIDS[0], 0), &mra);
+    }
+    let gives_up = |world: &World| matches!(world.said(1, peer).last(), Some(Notice::Unreachable));
+    world.run_until(now + Duration::from_secs(70));
+    assert!(!gives_up(&world), "{:?}", world.said(1, peer));
+    assert!((5..8).contains(&world.agents[1].counts().sent_again), "{:?}", world.agents[1].counts());
+    world.run_until(now + Duration::from_secs(110));
+    assert!(gives_up(&world), "{:?}", world.said(1, peer));
+}
+
+/// A program that took its time goes on, and the one word that says so is lost: the peer need not wait for all the time that it was
+/// asked for.
+#[test]
+fn a_lost_word_of_a_slow_program_is_asked_for_again() {
+    let mut world = World::new(CLEAN, [Habit::Sleeps, Habit::Agrees], 1);
+    let local = world.ask(0x77);
+    // The answer comes again, and the peer is asked for time.
+    world.run_until(Duration::from_secs(4));
+    let peer = world.asked()[0];
+    assert!(
+        world.agents[1].connections[&peer].waiting.as_ref().is_some_and(|waiting| waiting.grant.is_some())
+    );
+    world.agents[0].establish(local).expect("agreed to");
+    while world.agents[0].outgoing().is_some() {}
+    world.run_until(Duration::from_secs(12));
+    let made = |notice: &Notice| matches!(notice, Notice::Established { .. });
+    assert!(world.said(1, peer).iter().any(made), "{:?}", world.said(1, peer));
 }
 
 #[test]
