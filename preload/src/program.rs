@@ -2,8 +2,10 @@
 
 use std::fs;
 use std::io::Read;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::StatVfsMountFlags;
 
 /// Status of a program that is not there, as a shell has it.
 pub const NOT_FOUND: u8 = 127;
@@ -43,12 +45,12 @@ pub fn find(name: &str) -> Result<PathBuf, Refusal> {
     Err((format!("there is no program {name}{place}"), NOT_FOUND))
 }
 
-/// Refuses programs that load no libraries.
+/// Refuses programs that load no libraries, or none that their user names.
 ///
 /// # Errors
 /// It is one, or nothing that is run.
 ///
-/// Source: the System V ABI's object file format, and `PT_INTERP` in elf(5).
+/// Source: the System V ABI's object file format, and `PT_INTERP` in elf(5); the secure-execution mode of ld.so(8).
 pub fn takes_libraries(path: &Path) -> Result<(), Refusal> {
     const HEADER: usize = 64;
     const INTERPRETER: u32 = 3;
@@ -71,8 +73,79 @@ pub fn takes_libraries(path: &Path) -> Result<(), Refusal> {
         let four = bytes.get(at..at.checked_add(4)?)?;
         Some(u32::from_le_bytes([four[0], four[1], four[2], four[3]]))
     };
-    if (0..count).any(|index| kind(index) == Some(INTERPRETER)) {
-        return Ok(());
+    if !(0..count).any(|index| kind(index) == Some(INTERPRETER)) {
+        return Err(refuse("is linked statically: no library can be loaded into it".into()));
     }
-    Err(refuse("is linked statically: no library can be loaded into it".into()))
+    match gain(path) {
+        None => Ok(()),
+        Some(gain) => Err(refuse(format!(
+            "{gain}: the loader takes no library of its user's into it; copy it (the copy has no such rights), or run it as its owner"
+        ))),
+    }
+}
+
+/// By what a program gains rights when this process starts it, if it does. Source: Linux `fs/exec.c`, `bprm_fill_uid`;
+/// `security/commoncap.c`, `cap_bprm_creds_from_file`.
+fn gain(path: &Path) -> Option<&'static str> {
+    const SET_USER: u32 = 0o4000;
+    /// Without the group's right to execute it is a mark of mandatory locks.
+    const SET_GROUP: u32 = 0o2010;
+    let file = fs::metadata(path).ok()?;
+    let gains_nothing = rustix::thread::no_new_privs().unwrap_or(false)
+        || rustix::fs::statvfs(path).is_ok_and(|mount| mount.f_flag.contains(StatVfsMountFlags::NOSUID));
+    if gains_nothing {
+        return None;
+    }
+    let has = |bits: u32| file.mode() & bits == bits;
+    if has(SET_USER) && file.uid() != rustix::process::getuid().as_raw() {
+        return Some("is set-user-ID");
+    }
+    if has(SET_GROUP) && file.gid() != rustix::process::getgid().as_raw() {
+        return Some("is set-group-ID");
+    }
+    let is_root = rustix::process::geteuid().is_root();
+    let capable = || rustix::fs::getxattr(path, "security.capability", &mut [0_u8; 64][..]).is_ok();
+    (!is_root && capable()).then_some("has capabilities")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::chown;
+
+    use pollux_tests::require::{Need, require};
+
+    use super::*;
+
+    /// A program of the system's, copied and given to another user.
+    fn given_away(folder: &Path, mode: u32) -> PathBuf {
+        let copy = folder.join(format!("{mode:o}"));
+        fs::copy(find("true").expect("a program"), &copy).expect("a copy");
+        chown(&copy, Some(65534), Some(65534)).expect("another's");
+        fs::set_permissions(&copy, fs::Permissions::from_mode(mode)).expect("its mode");
+        copy
+    }
+
+    #[test]
+    fn programs_that_gain_rights_are_refused() {
+        if !require(&[Need::Root]) {
+            return;
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        let nosuid = rustix::fs::statvfs(folder.path()).expect("a mount").f_flag;
+        assert!(!nosuid.contains(StatVfsMountFlags::NOSUID), "the temporary folder is mounted nosuid");
+        for (mode, words) in [
+            (0o755, None),
+            (0o2745, None),
+            (0o4755, Some("is set-user-ID: ")),
+            (0o2755, Some("is set-group-ID: ")),
+        ] {
+            let path = given_away(folder.path(), mode);
+            let said = takes_libraries(&path).err();
+            assert_eq!(said.is_some(), words.is_some(), "{mode:o}: {said:?}");
+            if let (Some((said, status)), Some(words)) = (said, words) {
+                assert!(said.contains(words), "{mode:o}: {said}");
+                assert_eq!(status, NOT_EXECUTABLE);
+            }
+        }
+    }
 }
