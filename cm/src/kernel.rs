@@ -29,6 +29,8 @@ struct Record {
     handle: u32,
     channel: u64,
     space: PortSpace,
+    /// The GUID of the node that it leads to, and the port, once the kernel has told: an ID stays with its device.
+    device: Option<(u64, u8)>,
 }
 
 #[derive(Debug, Default)]
@@ -133,7 +135,7 @@ impl Kernel {
                 ..abi::CreateId::default()
             })
             .map_err(refused("create an ID"))?;
-        self.put(number, Record { handle: made.id, channel, space });
+        self.put(number, Record { handle: made.id, channel, space, device: None });
         Ok(number)
     }
 
@@ -238,15 +240,29 @@ impl Kernel {
         self.table().ids.get(&id).map(|record| record.space)
     }
 
-    /// The device of an ID, opened if it was not, and its port.
-    pub(crate) fn device(&self, id: u64) -> Result<Option<(Context, u8)>, CmError> {
+    /// The GUID of the node that an ID leads to, and the port. Source: Linux `drivers/infiniband/core/cma.c`, where an ID that has a device
+    /// is never given another.
+    fn node(&self, id: u64) -> Result<Option<(u64, u8)>, CmError> {
+        if let Some(known) = self.record(id)?.0.device {
+            return Ok(Some(known));
+        }
         let told = self.query(id)?;
         let guid = u64::from_be_bytes(told.node_guid);
         if guid == 0 {
             return Ok(None);
         }
+        let node = (guid, told.port_num);
+        if let Some(record) = self.table().ids.get_mut(&id) {
+            record.device = Some(node);
+        }
+        Ok(Some(node))
+    }
+
+    /// The device of an ID, opened if it was not, and its port.
+    pub(crate) fn device(&self, id: u64) -> Result<Option<(Context, u8)>, CmError> {
+        let Some((guid, port)) = self.node(id)? else { return Ok(None) };
         if let Some(context) = self.table().contexts.get(&guid) {
-            return Ok(Some((context.clone(), told.port_num)));
+            return Ok(Some((context.clone(), port)));
         }
         let devices = pollux_verbs::devices(&self.root)?;
         let Some(device) = devices.iter().find(|device| device.node_guid == Some(guid)) else {
@@ -254,7 +270,7 @@ impl Kernel {
         };
         let context = Context::open_device(device, self.options.clone())?;
         self.table().contexts.insert(guid, context.clone());
-        Ok(Some((context, told.port_num)))
+        Ok(Some((context, port)))
     }
 
     pub(crate) fn qp_attributes(&self, id: u64, state: QpState) -> Result<QpAttributes, CmError> {
@@ -448,7 +464,7 @@ impl Kernel {
                     table.next += 1;
                     table.next
                 };
-                self.put(made, Record { handle: told.id, channel, space });
+                self.put(made, Record { handle: told.id, channel, space, device: None });
                 if datagrams {
                     What::DatagramRequest { made, private_data: private(&datagram()?) }
                 } else {
