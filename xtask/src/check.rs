@@ -37,9 +37,13 @@ pub(crate) fn loom_cargo(packages: &[&str], test: &str) -> Command {
     command
 }
 
-/// The loom models.
-pub(crate) fn loom() -> Outcome {
-    must(&mut loom_cargo(LOOM_CRATES, "loom_tests"))
+/// The loom models, with at most so many preemptions if a number is given, else with as many as each model says.
+pub(crate) fn loom(preemptions: Option<u32>) -> Outcome {
+    let mut command = loom_cargo(LOOM_CRATES, "loom_tests");
+    if let Some(most) = preemptions {
+        command.env("POLLUX_PREEMPTIONS", most.to_string());
+    }
+    must(&mut command)
 }
 
 pub(crate) const TARGET: &str = "x86_64-unknown-linux-gnu";
@@ -64,6 +68,9 @@ pub(crate) fn sanitize() -> Outcome {
             command.args(["--", "stress", "--test-threads=1"]);
             // Suppressions name functions that are inlined: a stack has their paths in full debug information alone.
             command.env("CARGO_PROFILE_DEV_DEBUG", "full").env("CARGO_PROFILE_TEST_DEBUG", "full");
+        } else {
+            // It is built far longer than it runs; and what the optimiser would take away is looked at, too.
+            command.env("CARGO_PROFILE_DEV_OPT_LEVEL", "0").env("CARGO_PROFILE_TEST_OPT_LEVEL", "0");
         }
         must(
             command

@@ -56,7 +56,11 @@ enum Task {
     /// Check the workspace rules: dependencies, unsafe code, dead files, words
     Tidy,
     /// Model-check the lock-free code with loom
-    Loom,
+    Loom {
+        /// Explore at most N preemptions of each model [default: as many as the model says]
+        #[arg(long, value_name = "N")]
+        preemptions: Option<u32>,
+    },
     /// Weaken each named memory ordering and check that its loom model fails
     Relaxations,
     /// Apply each mutation of the driver in turn and check that a test fails
@@ -91,7 +95,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().task {
         Task::Check => check::check(),
         Task::Tidy => tidy::tidy(),
-        Task::Loom => check::loom(),
+        Task::Loom { preemptions } => check::loom(preemptions),
         Task::Relaxations => relax::relaxations(),
         Task::Mutants(args) => mutant::mutants(&args),
         Task::Nightly(args) => nightly::nightly(&args),

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::check::LOCK_FREE_CRATES;
+use crate::check::{LOCK_FREE_CRATES, loom};
 use crate::run::{Outcome, cargo, must, root, target_dir};
 use crate::{mutant, relax, vm};
 
@@ -34,6 +34,8 @@ pub(crate) fn nightly(args: &Args) -> Outcome {
         }
     };
     step("seeds", seeds(args.seeds));
+    step("packets", packets());
+    step("loom", loom(None));
     step("relaxations", relax::relaxations());
     step("mutants", mutant::mutants(&mutant::Args::all()));
     step("miri", miri());
@@ -54,6 +56,12 @@ fn seeds(count: u32) -> Outcome {
         )?;
     }
     Ok(())
+}
+
+/// From port to port, ten times as many as `check` sends.
+fn packets() -> Outcome {
+    let test = ["test", "--package=pollux-pmd-mlx", "--test=model", "crossing"];
+    must(cargo(&test).env("POLLUX_PACKETS", "10000000"))
 }
 
 /// The rings and the pools under Miri, where a toolchain has it. The product stays on stable.

@@ -1,7 +1,7 @@
 //! Ports on device models that run by themselves.
 
 mod conformance;
-mod ten_million;
+mod crossing;
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Many packets from one model port to another: in order, none lost, none altered, every buffer back home.
+//! Many packets from one model port to another: in order, none lost, none altered, every buffer back home. `POLLUX_PACKETS` is how
+//! many; a million if it is not set.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,7 +10,6 @@ use pollux_mlx5_model::wire::Cable;
 use pollux_pmd_mlx::Arguments;
 use pollux_port::{Port, PortConfig, PortId, Queues};
 
-const PACKETS: u64 = 10_000_000;
 const BURST: usize = 32;
 
 /// Lengths go round, so that inline, plain and multi-packet entries follow each other.
@@ -41,7 +41,9 @@ fn told(models: &[Arc<Model>], ports: &mut [Port]) -> String {
 
 #[test]
 fn many_packets_cross_in_order_and_whole() {
-    println!("{PACKETS} packets");
+    let packets =
+        std::env::var("POLLUX_PACKETS").ok().and_then(|text| text.parse().ok()).unwrap_or(1_000_000);
+    println!("{packets} packets");
     let pool = MbufPool::builder("crossing", 8191).build_anonymous().expect("a pool");
     let whole = pool.available();
     let (near, far) = Cable::pair();
@@ -60,8 +62,8 @@ fn many_packets_cross_in_order_and_whole() {
     let (mut sent, mut received) = (0, 0);
     let (mut out, mut back) = (Burst::new(), Burst::new());
     let mut last = Instant::now();
-    while received < PACKETS {
-        while out.len() < BURST && sent < PACKETS {
+    while received < packets {
+        while out.len() < BURST && sent < packets {
             // The receiver keeps a pool of its own share: what is missing comes home with the next bursts.
             let Some(mut mbuf) = pool.alloc() else { break };
             fill(mbuf.append(bytes_of(sent)).expect("room"), sent);
@@ -81,14 +83,14 @@ fn many_packets_cross_in_order_and_whole() {
         } else {
             assert!(
                 last.elapsed() < Duration::from_secs(10),
-                "{received} of {PACKETS} arrived, {sent} were sent: {}",
+                "{received} of {packets} arrived, {sent} were sent: {}",
                 told(&models, &mut ports)
             );
             std::thread::yield_now();
         }
     }
     let stats = ports.each_mut().map(|port| port.stats());
-    assert_eq!((stats[0].opackets, stats[1].ipackets), (PACKETS, PACKETS));
+    assert_eq!((stats[0].opackets, stats[1].ipackets), (packets, packets));
     assert_eq!((stats[1].imissed, stats[1].rx_nombuf, stats[1].ierrors), (0, 0, 0));
     drop(queues);
     for port in &mut ports {
