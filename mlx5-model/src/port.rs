@@ -56,6 +56,8 @@ pub(crate) struct Port {
     pub(crate) promiscuous_multicast: bool,
     pub(crate) vlans: Vec<u16>,
     pub(crate) counters: PortCounters,
+    /// Datagrams with another Q_Key than their queue pair's. It stays at its end.
+    pub(crate) qkey_violations: u16,
     pub(crate) loopback: Loopback,
     /// What is plugged in.
     pub(crate) module: Module,
@@ -83,6 +85,7 @@ impl Port {
             promiscuous_multicast: false,
             vlans: Vec::new(),
             counters: PortCounters::default(),
+            qkey_violations: 0,
             loopback: Loopback::default(),
             module: Module::cable(traits.link_modes, mac),
             waiting: None,

@@ -121,6 +121,8 @@ impl Core {
         N::PROMISC_ALL.set(context, port.promiscuous.into());
         N::ALLOWED_LIST_TYPE.set(context, kind);
         N::ALLOWED_LIST_SIZE.set(context, entries.len() as u32);
+        // Source: Linux `drivers/net/ethernet/mellanox/mlx5/core/vport.c`, `mlx5_query_nic_vport_qkey_viol_cntr`.
+        N::QKEY_VIOLATION_COUNTER.set(context, port.qkey_violations.into());
         N::PERMANENT_ADDRESS.set(context, mac_value(port.permanent));
         let room = call.output.get_mut(QueryNicVportContextOut::BYTES..).unwrap_or_default();
         for (place, entry) in room.as_chunks_mut::<8>().0.iter_mut().zip(&entries) {

@@ -61,6 +61,7 @@ pub(crate) fn datagram(pair: &mut Qp, around: &mut Around<'_, '_>, packet: &Inco
     let Ok((extra, payload)) = split_off(shape, rest) else { return };
     let key = if pair.service == Service::Management { MANAGEMENT_KEY } else { pair.qkey };
     if deth.qkey.get() != key {
+        around.port.qkey_violations = around.port.qkey_violations.saturating_add(1);
         return;
     }
     let pool = pair.pool();

@@ -2,10 +2,15 @@
 
 use pollux_mlx5_abi::command::group::AttachToMcgIn;
 use pollux_mlx5_abi::command::qp::context::{AddressPath, QpContext, service};
+use pollux_mlx5_abi::command::vport::{NicVportContext, QueryNicVportContextIn, QueryNicVportContextOut};
 use pollux_mlx5_abi::command::{opcode as op, status};
 use pollux_mlx5_abi::opcode::{completion, send};
 
+use super::fuzz::seal;
 use super::node::{Ends, Node, Pair, Plan, data, vector};
+
+/// Of a frame without a tag, over IPv4.
+const PARTITION: usize = 14 + 20 + 8 + 2;
 
 pub(crate) const UD: Plan = Plan {
     service: service::UD,
@@ -77,6 +82,43 @@ fn a_datagram_comes_with_the_header_that_brought_it() {
             a.done(&ends.a);
             assert!(b.receive_cq.poll(&ends.b.rig).is_none());
         }
+        // A queue pair that is not there has no key.
+        assert_eq!([&ends.a, &ends.b].map(violations), [0, 1]);
+    }
+}
+
+/// Datagrams that came with a wrong key, as the port tells.
+fn violations(node: &Node) -> u32 {
+    let mut input = QueryNicVportContextIn::ZERO;
+    let said = node.rig.must(op::QUERY_NIC_VPORT_CONTEXT, 0, &mut input, QueryNicVportContextOut::BYTES);
+    let said: &[u8; QueryNicVportContextOut::BYTES] = said.first_chunk().expect("whole");
+    NicVportContext::QKEY_VIOLATION_COUNTER.get(QueryNicVportContextOut::NIC_VPORT_CONTEXT.of(said))
+}
+
+/// The port is in the default partition, with full membership: of that partition both kinds of members reach it, of another none.
+#[test]
+fn only_members_of_the_partition_are_heard() {
+    for (partition, is_heard) in
+        [(0xffff_u16, true), (0x7fff, true), (0xfffe, false), (0x8000, false), (0, false)]
+    {
+        let (ends, frames) = Ends::watched();
+        let (mut a, mut b) = ends.connected(UD);
+        let (from, to) = (ends.a.rig.room(4096), ends.b.rig.room(4096));
+        let mut body = vector(&ends.b, b.number, 0x1122);
+        body.extend(data(ends.a.rig.lkey, from, 10));
+        a.send(&ends.a, send::SEND, &body);
+        // Without a receive it is dropped; the same comes again in the partition.
+        ends.steps(5);
+        a.done(&ends.a);
+        let mut frame = frames.lock().expect("whole").last().expect("a datagram").clone();
+        b.receive(&ends.b, ends.b.rig.lkey, to, 4096);
+        frame[PARTITION..PARTITION + 2].copy_from_slice(&partition.to_be_bytes());
+        seal(&mut frame);
+        ends.inject(frame);
+        ends.steps(5);
+        let came = b.receive_cq.poll(&ends.b.rig);
+        assert_eq!(came.is_some(), is_heard, "{partition:#x}");
+        assert_eq!(violations(&ends.b), 0, "{partition:#x}");
     }
 }
 
