@@ -39,6 +39,9 @@ use crate::uar::SendDoorbell;
 /// Segments of a block.
 const SEGMENTS: u32 = (BLOCK_BYTES / SEGMENT_BYTES) as u32;
 
+/// Bytes of an inline header that stand in the Ethernet segment.
+const HEADER_START: u32 = 2;
+
 /// A send ring. Blocks and segments are called by indices that run on past the ring's end.
 #[derive(Debug)]
 pub struct SendRing {
@@ -200,6 +203,32 @@ impl SendRing {
         }
     }
 
+    /// Segments of an Ethernet entry up to the end of an inline header of so many bytes, the control segment included. Source: rdma-core
+    /// `providers/mlx5/qp.c`, `set_tso_eth_seg`.
+    #[must_use]
+    #[inline(always)]
+    pub const fn header_segments(bytes: u32) -> u32 {
+        2 + bytes.saturating_sub(HEADER_START).div_ceil(SEGMENT_BYTES as u32)
+    }
+
+    /// Copies an inline header behind the Ethernet segment of the entry at block `at`, all but its first two bytes, which that segment
+    /// itself has: these are returned, zero where there are none.
+    ///
+    /// # Safety
+    /// As for [`copy`](Self::copy), with the bytes that [`header_segments`](Self::header_segments) says.
+    #[inline(always)]
+    pub unsafe fn copy_header(&mut self, at: u32, from: *const u8, bytes: usize) -> [u8; 2] {
+        let start = HEADER_START as usize;
+        // SAFETY: as many bytes as the caller vouches for, and so much room.
+        unsafe {
+            if bytes > start {
+                self.copy(Self::first_segment(at).wrapping_add(2), 0, from.add(start), bytes - start);
+            }
+            let byte = |at| if at < bytes { from.add(at).read() } else { 0 };
+            [byte(0), byte(1)]
+        }
+    }
+
     /// Tells the device of all blocks up to `to`, the last entry of which begins at `last`. Hot: once a burst.
     #[inline(always)]
     pub fn post(&mut self, last: u32, to: u32) {
@@ -317,6 +346,27 @@ mod tests {
         assert_eq!(rig.ring.before_end(14), 32);
         assert_eq!((&memory[228..], &memory[..12]), (&bytes[..28], &bytes[28..]));
         assert_eq!(memory[12..228], [0; 216]);
+    }
+
+    #[test]
+    fn a_header_begins_in_its_segment_and_goes_on_at_the_start_of_the_ring() {
+        let ends = [(0, 2), (1, 2), (2, 2), (3, 3), (18, 3), (19, 4), (34, 4), (35, 5)];
+        for (bytes, segments) in ends {
+            assert_eq!(SendRing::header_segments(bytes), segments, "{bytes} bytes");
+        }
+        let mut rig = rig(0, false);
+        let bytes: Vec<u8> = (1..=40).collect();
+        // SAFETY: 40 bytes, and the ring of 256 has nothing posted.
+        assert_eq!(unsafe { rig.ring.copy_header(3, bytes.as_ptr(), bytes.len()) }, [1, 2]);
+        let memory = rig.memory();
+        assert_eq!((&memory[224..], &memory[..6]), (&bytes[2..34], &bytes[34..]));
+        assert_eq!(memory[6..224], [0; 218]);
+        for few in 0..=2 {
+            // SAFETY: as above.
+            let first = unsafe { rig.ring.copy_header(0, bytes.as_ptr(), few) };
+            assert_eq!(first, [u8::from(few > 0), if few > 1 { 2 } else { 0 }]);
+        }
+        assert_eq!(rig.memory(), memory);
     }
 
     #[test]

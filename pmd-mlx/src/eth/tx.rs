@@ -507,7 +507,7 @@ fn one<const F: u32>(sq: &mut Sq, mbuf: &Mbuf) -> Fate {
         return Fate::Dropped(TxDrop::Malformed);
     }
     let header = inline + if tagged && !by_device { 4 } else { 0 };
-    let head_segments = 2 + header.saturating_sub(2).div_ceil(16);
+    let head_segments = SendRing::header_segments(header);
     let pieces = if inline == len { 0 } else { mbuf.segment_count() as u32 };
     let room = sq.free_blocks();
     if head_segments + pieces > SEGMENTS_MAX as u32 {
@@ -561,10 +561,7 @@ fn one<const F: u32>(sq: &mut Sq, mbuf: &Mbuf) -> Fate {
                 mbuf.read(0, std::slice::from_raw_parts_mut(at, inline as usize));
                 at.cast_const()
             };
-            first = [from.read(), if header > 1 { from.add(1).read() } else { 0 }];
-            if header > 2 {
-                sq.ring.copy(start.wrapping_add(2), 0, from.add(2), header as usize - 2);
-            }
+            first = sq.ring.copy_header(sq.pi, from, header as usize);
         }
     } else if by_device {
         (size, first) = (INSERT_VLAN, mbuf.vlan_tci().to_be_bytes());
