@@ -25,7 +25,7 @@ use crate::umem::{PAGE, Umem};
 const OPTIONAL: u32 = 0x3ff0_0000;
 
 /// Rights that are known beside those.
-const KNOWN: u32 = (Access::HUGETLB.bits() << 1) - 1;
+const KNOWN: u32 = (Access::FLUSH_PERSISTENT.bits() << 1) - 1;
 
 /// A memory region.
 #[derive(Debug)]
@@ -80,7 +80,8 @@ fn check_access(access: Access) -> Result<(), Errno> {
     if access.bits() & !(KNOWN | OPTIONAL) != 0 {
         return Err(Errno::EINVAL);
     }
-    if access.contains(Access::ON_DEMAND) {
+    // A card of mlx5 has no flush (Linux since 6.2).
+    if access.intersects(Access::ON_DEMAND | Access::FLUSH_GLOBAL | Access::FLUSH_PERSISTENT) {
         return Err(Errno::EOPNOTSUPP);
     }
     Ok(())

@@ -8,7 +8,7 @@ use crate::provider::mlx5::srq as mlx5_srq;
 use crate::ah::Ah;
 use crate::mr::{Attached, Mr, Piece};
 use crate::mw::{Mw, next_rkey};
-use crate::provider::request::{PostError, Window};
+use crate::provider::request::{FlushRange, Placement, PostError, Selectivity, Window};
 use crate::provider::{Side, each, rxe};
 use crate::{Access, MwType};
 
@@ -150,6 +150,45 @@ impl<'q> Batch<'q> {
         self
     }
 
+    /// Writes 8 bytes of the peer's memory at once: whoever reads them there sees all of `value` or none. They are laid out in this
+    /// processor's order; the address must be a multiple of 8. The peer's queue pair and region need
+    /// [`REMOTE_WRITE`](Access::REMOTE_WRITE), and the request counts among the outstanding reads and atomics. RC on devices with
+    /// [`DeviceCaps::ATOMIC_WRITE`](crate::DeviceCaps::ATOMIC_WRITE): rxe since Linux 6.2, no ConnectX; elsewhere [`ring`](Self::ring)
+    /// answers [`PostError::Device`]. Sources: rdma-core `providers/rxe/rxe.c`, `wr_atomic_write`; Linux
+    /// `drivers/infiniband/sw/rxe/rxe_resp.c`, `atomic_write_reply`.
+    #[inline(always)]
+    #[doc(alias = "ibv_wr_atomic_write")]
+    pub fn atomic_write(&mut self, id: u64, address: u64, rkey: u32, value: u64) -> &mut Self {
+        each!(&mut self.side, batch => { batch.atomic_write(id, address, rkey, value); });
+        self
+    }
+
+    /// Waits until what was written to the peer's memory before, by this queue pair, is where `placement` says: seen by all of its host, or
+    /// safe from a loss of power. `level` says whether that is so of `bytes` bytes from `address` on, 2 GiB at most, or of the whole
+    /// region of the key. The peer's queue pair and region need [`FLUSH_GLOBAL`](Access::FLUSH_GLOBAL) or
+    /// [`FLUSH_PERSISTENT`](Access::FLUSH_PERSISTENT) accordingly; its completion says that it is done. RC on devices with
+    /// [`DeviceCaps::FLUSH_GLOBAL`](crate::DeviceCaps::FLUSH_GLOBAL) or `FLUSH_PERSISTENT`: rxe since Linux 6.2, no ConnectX; elsewhere
+    /// [`ring`](Self::ring) answers [`PostError::Device`]. Sources: rdma-core `providers/rxe/rxe.c`, `wr_flush`; Linux
+    /// `drivers/infiniband/sw/rxe/rxe_resp.c`, `check_rkey`, `process_flush`.
+    #[doc(alias = "ibv_wr_flush")]
+    pub fn flush(
+        &mut self,
+        id: u64,
+        address: u64,
+        rkey: u32,
+        bytes: u32,
+        placement: Placement,
+        level: Selectivity,
+    ) -> &mut Self {
+        if placement.is_empty() || bytes > FLUSH_BYTES_MAX {
+            self.refuse(FLUSH);
+            return self;
+        }
+        let range = FlushRange { address, rkey, bytes, placement, level };
+        each!(&mut self.side, batch => { batch.flush(id, &range); });
+        self
+    }
+
     /// Returns the number of requests in the batch.
     #[must_use]
     pub fn count(&self) -> u32 {
@@ -177,6 +216,13 @@ impl<'q> Batch<'q> {
         pieces
     }
 }
+
+/// Longest message. Source: Linux `drivers/infiniband/sw/rxe/rxe_resp.c`, `rxe_resp_check_length`, by InfiniBand's C9-94.
+const FLUSH_BYTES_MAX: u32 = 1 << 31;
+
+const FLUSH: PostError = PostError::Incomplete(
+    "a flush that says no placement, or is of more than 2 GiB; Selectivity::Region flushes a whole region",
+);
 
 const OUTSIDE: PostError =
     PostError::Incomplete("a piece that is not inside its memory region, or is longer than 2 GiB");

@@ -213,7 +213,9 @@ pub use options::{QpOptions, QpSizes, SrqOptions};
 pub use packet::Segments;
 pub use pd::Pd;
 pub use pollux_uverbs::abi::device::ExQueryDeviceResp as DeviceAttributes;
-pub use pollux_uverbs::abi::flags::{Access, Advice, FlowType, QpState, WqState};
+pub use pollux_uverbs::abi::flags::{
+    Access, Advice, DeviceCaps, FlowType, Placement, QpState, Selectivity, WqState,
+};
 pub use pollux_uverbs::abi::flow::{EspFilter, EthFilter, GreFilter, Ipv4Filter, Ipv6Filter, TcpUdpFilter};
 pub use pollux_uverbs::abi::ioctl_verbs::QueryPortRespEx as PortAttributes;
 pub use pollux_uverbs::discovery::Device;

@@ -23,6 +23,11 @@ bitflags! {
         const ON_DEMAND = 1 << 6;
         /// It is of huge pages.
         const HUGETLB = 1 << 7;
+        /// The other side may flush it until all of this host see it. Since Linux 6.2: `include/uapi/rdma/ib_user_ioctl_verbs.h`,
+        /// `enum ib_uverbs_access_flags`; rdma-core `libibverbs/verbs.h`, `enum ibv_access_flags`.
+        const FLUSH_GLOBAL = 1 << 8;
+        /// The other side may flush it until it outlasts a loss of power: persistent memory alone.
+        const FLUSH_PERSISTENT = 1 << 9;
         /// The device may write it out of order. Optional: an older kernel that knows optional flags ignores it.
         const RELAXED_ORDERING = 1 << 20;
         const _ = !0;
@@ -187,7 +192,24 @@ bitflags! {
         const RAW_IP_CSUM = 1 << 26;
         /// Flow rules.
         const MANAGED_FLOW_STEERING = 1 << 29;
+        /// Flushes with [`Placement::GLOBAL`]. This and what follows since Linux 6.2: `include/uapi/rdma/ib_user_verbs.h`,
+        /// `enum ib_uverbs_device_cap_flags`; rdma-core `kernel-headers/rdma/ib_user_verbs.h`. Above the 32 bits of the older query.
+        const FLUSH_GLOBAL = 1 << 38;
+        /// Flushes with [`Placement::PERSISTENT`].
+        const FLUSH_PERSISTENT = 1 << 39;
+        /// Atomic writes.
+        const ATOMIC_WRITE = 1 << 40;
         const _ = !0;
+    }
+
+    /// How far a flush takes what was written (placement type). Source: Linux `include/uapi/rdma/ib_user_verbs.h`, `enum
+    /// ib_placement_type`, which names InfiniBand's A19.4.1.1; rdma-core `libibverbs/verbs.h`, `enum ibv_placement_type`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub struct Placement: u8 {
+        /// All of the other side's host see it.
+        const GLOBAL = 1;
+        /// It outlasts a loss of power.
+        const PERSISTENT = 1 << 1;
     }
 
     /// Options of a flow rule.
@@ -290,6 +312,18 @@ codes! {
         PREFETCH = 0 "fetch for reading", PREFETCH_WRITE = 1 "fetch for writing", PREFETCH_NO_FAULT = 2 "fetch what is present",
     }
 }
+
+/// What a flush covers (selectivity level). Source: Linux `include/uapi/rdma/ib_user_verbs.h`, `enum ib_selectivity_level`, which
+/// names InfiniBand's A19.4.1.2; rdma-core `libibverbs/verbs.h`, `enum ibv_selectivity_level`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Selectivity {
+    /// The bytes that it names.
+    Range = 0,
+    /// All of the memory region; address and length say nothing.
+    Region = 1,
+}
+
 impl QpType {
     /// Whether a mask of kinds, a bit each, has this one.
     #[must_use]

@@ -1,6 +1,8 @@
 //! What both providers say of requests: kinds of queue pairs, pieces of memory, windows, and why a request is not posted.
 
-use pollux_uverbs::abi::flags::{Access, QpType};
+use pollux_uverbs::abi::flags::{Access, DeviceCaps, QpType};
+
+pub(crate) use pollux_uverbs::abi::flags::{Placement, Selectivity};
 
 /// A piece of memory as the device knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +52,14 @@ pub enum PostError {
     Operation {
         /// The transport.
         kind: Kind,
+        /// The operation.
+        operation: &'static str,
+    },
+    /// An operation that this device, or the kernel's driver of it, does not have.
+    #[error(
+        "this device does not support this operation: {operation}; Context::device tells what it does (device_cap_flags_ex)"
+    )]
+    Device {
         /// The operation.
         operation: &'static str,
     },
@@ -106,6 +116,31 @@ impl std::fmt::Display for Kind {
             Self::XrcSend => "XRC_SEND",
             Self::XrcReceive => "XRC_RECV",
         })
+    }
+}
+
+/// What a flush is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FlushRange {
+    /// Where it begins, under the key.
+    pub address: u64,
+    /// The peer's key.
+    pub rkey: u32,
+    /// Its length.
+    pub bytes: u32,
+    /// How far it takes what was written.
+    pub placement: Placement,
+    /// Whether it is of the range alone.
+    pub level: Selectivity,
+}
+
+impl FlushRange {
+    /// What a device must be able to do.
+    pub(crate) fn caps(&self) -> DeviceCaps {
+        let mut caps = DeviceCaps::empty();
+        caps.set(DeviceCaps::FLUSH_GLOBAL, self.placement.contains(Placement::GLOBAL));
+        caps.set(DeviceCaps::FLUSH_PERSISTENT, self.placement.contains(Placement::PERSISTENT));
+        caps
     }
 }
 

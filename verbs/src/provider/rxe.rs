@@ -26,6 +26,7 @@ mod written;
 
 use std::sync::Arc;
 
+use pollux_uverbs::abi::flags::DeviceCaps;
 use pollux_uverbs::abi::memory::AhAttr;
 use pollux_uverbs::abi::object::driver;
 use pollux_uverbs::{AhHandle, Channel, Context, Driver, PdHandle};
@@ -37,6 +38,8 @@ use crate::VerbsError;
 #[derive(Clone, Debug)]
 pub(crate) struct Rxe {
     context: Arc<Context>,
+    /// What this kernel's rxe can do.
+    caps: DeviceCaps,
 }
 
 impl Rxe {
@@ -44,7 +47,10 @@ impl Rxe {
         // SAFETY: it is the device's alone, whose objects name memory of their own.
         let context = unsafe { Context::open(channel, driver::RXE, Driver::none()) }
             .map_err(VerbsError::kernel("open an rxe device"))?;
-        Ok(Self { context: Arc::new(context) })
+        // Newer operations stand in the upper half of the flags, which older kernels leave 0.
+        let told = context.query_device(Driver::none()).map_err(VerbsError::kernel("query an rxe device"))?;
+        let caps = DeviceCaps::from_bits_retain(told.device_cap_flags_ex);
+        Ok(Self { context: Arc::new(context), caps })
     }
 
     pub(crate) fn context(&self) -> &Context {

@@ -17,9 +17,9 @@ use pollux_uverbs::KernelFile;
 use pollux_uverbs::abi::flags::GidType;
 use pollux_uverbs::abi::object::driver;
 use pollux_verbs::{
-    Access, Ah, AsyncKind, Buffers, Connection, Context, Cq, CqOptions, Device, Dm, Element, Mr, MwType,
-    Options, Path as To, Pd, Provider, Qp, QpAttributes, QpKind, QpOptions, QpState, Srq, SrqOptions,
-    VerbsError, Wc, WcOpcode, WcStatus, Xrcd,
+    Access, Ah, AsyncKind, Buffers, Connection, Context, Cq, CqOptions, Device, DeviceCaps, Dm, Element,
+    Errno, Mr, MwType, Options, Path as To, Pd, Placement, PostError, Provider, Qp, QpAttributes, QpKind,
+    QpOptions, QpState, Selectivity, Srq, SrqOptions, VerbsError, Wc, WcOpcode, WcStatus, Xrcd,
 };
 
 /// The kernel's device to try: the first of mlx5 where `POLLUX_REQUIRE` names that, since it may carry somebody's connection; else
@@ -90,12 +90,15 @@ struct Ends {
 }
 
 fn connected(context: &Context, kind: QpKind) -> Ends {
+    let rights = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
+    connected_with(context, kind, if kind == QpKind::Rc { rights } else { Access::REMOTE_WRITE })
+}
+
+fn connected_with(context: &Context, kind: QpKind, rights: Access) -> Ends {
     let pd = Pd::new(context).expect("a domain");
     let buffers = Buffers::new(&pd, 32, 4096).expect("buffers");
     let cq = Cq::new(context, CqOptions::new(64)).expect("a completion queue");
     let options = QpOptions::new(kind).depth(16, 16).inline(64).pieces(2, 2);
-    let rights = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
-    let rights = if kind == QpKind::Rc { rights } else { Access::REMOTE_WRITE };
     let make = || {
         let mut qp = Qp::new(&pd, &cq, &cq, &options).expect("a queue pair");
         qp.init(1, rights).expect("INIT");
@@ -367,6 +370,131 @@ fn what_was_posted_comes_home_with_the_queue() {
 
 mod rxe {
     use super::*;
+
+    const NEWER: DeviceCaps =
+        DeviceCaps::ATOMIC_WRITE.union(DeviceCaps::FLUSH_GLOBAL).union(DeviceCaps::FLUSH_PERSISTENT);
+
+    /// The device, if its kernel has atomic writes and flushes; one before Linux 6.2 refuses them, as is seen to here.
+    fn newer() -> Option<Context> {
+        let (_, context) = device_of(Need::Rxe)?;
+        let told = context.device().expect("attributes").device_cap_flags_ex;
+        if DeviceCaps::from_bits_retain(told).contains(NEWER) {
+            return Some(context);
+        }
+        let Ends { mut one, .. } = connected(&context, QpKind::Rc);
+        let mut batch = one.batch();
+        batch.atomic_write(1, 0, 0, 1);
+        assert_eq!(batch.ring(), Err(PostError::Device { operation: "atomic write" }));
+        let mut batch = one.batch();
+        batch.flush(1, 0, 0, 1, Placement::GLOBAL, Selectivity::Range);
+        assert_eq!(batch.ring(), Err(PostError::Device { operation: "flush" }));
+        None
+    }
+
+    const RIGHTS: Access = Access::REMOTE_WRITE.union(Access::FLUSH_GLOBAL);
+
+    #[test]
+    fn memory_is_written_at_once_and_flushed() {
+        let Some(context) = newer() else { return };
+        let Ends { mut one, two, mut cq, buffers, pd } = connected_with(&context, QpKind::Rc, RIGHTS);
+        let far = Mr::allocate(&pd, 8192, Access::LOCAL_WRITE | RIGHTS).expect("a region");
+        let (address, key) = (far.address(), far.rkey());
+        let (global, value) = (Placement::GLOBAL, 0x0102_0304_0506_0708_u64);
+        // More than one to wait for another, a range of several packets' length, and a region without a range.
+        let mut batch = one.batch();
+        batch.write(1, address + 100, key).piece(buffers.filled(&[9; 3000]).expect("a buffer"));
+        batch.atomic_write(2, address + 8, key, value).signalled();
+        batch.flush(3, address, key, 8192, global, Selectivity::Range).signalled();
+        batch.flush(4, 0, key, 0, global, Selectivity::Region).signalled();
+        batch.atomic_write(5, address + 16, key, !value).fenced().signalled();
+        assert_eq!(batch.ring(), Ok(5));
+        let done = wait(&mut cq, 4);
+        let told: Vec<_> = done.iter().map(|done| (done.id, done.status, done.opcode)).collect();
+        assert_eq!(
+            told,
+            [
+                (2, WcStatus::SUCCESS, WcOpcode::ATOMIC_WRITE),
+                (3, WcStatus::SUCCESS, WcOpcode::FLUSH),
+                (4, WcStatus::SUCCESS, WcOpcode::FLUSH),
+                (5, WcStatus::SUCCESS, WcOpcode::ATOMIC_WRITE),
+            ]
+        );
+        assert_eq!((far.load64(8), far.load64(16)), (value, !value));
+        let mut seen = [0; 3000];
+        far.read(100, &mut seen);
+        assert_eq!(seen, [9; 3000]);
+        // What they take no part of is refused here.
+        for with_data in [true, false] {
+            let mut batch = one.batch();
+            batch.atomic_write(6, address, key, 1);
+            if with_data {
+                batch.piece(buffers.filled(&[1; 8]).expect("a buffer"));
+            } else {
+                batch.imm(1);
+            }
+            assert!(matches!(batch.ring(), Err(PostError::Incomplete(_))));
+            let mut batch = one.batch();
+            batch.flush(6, address, key, 8, global, Selectivity::Range).inline(&[1; 8]);
+            assert!(matches!(batch.ring(), Err(PostError::Incomplete(_))));
+        }
+        assert_eq!(far.load64(8), value);
+        drop((one, two));
+        assert_eq!(buffers.available(), buffers.count());
+    }
+
+    /// What comes of one request to a region with these rights.
+    fn refused(
+        context: &Context,
+        rights: Access,
+        request: impl FnOnce(&mut pollux_verbs::Batch<'_>, &Mr),
+    ) -> WcStatus {
+        let Ends { mut one, two: _two, mut cq, pd, .. } = connected_with(context, QpKind::Rc, RIGHTS);
+        let far = Mr::allocate(&pd, 4096, Access::LOCAL_WRITE | rights).expect("a region");
+        let mut batch = one.batch();
+        request(&mut batch, &far);
+        batch.signalled();
+        assert_eq!(batch.ring(), Ok(1));
+        let status = wait(&mut cq, 1)[0].status;
+        assert_eq!((far.load64(0), far.load64(8)), (0, 0));
+        status
+    }
+
+    #[test]
+    fn what_a_peer_does_not_grant_is_neither_written_nor_flushed() {
+        let Some(context) = newer() else { return };
+        let (global, range) = (Placement::GLOBAL, Selectivity::Range);
+        let flush = |bytes, placement| {
+            move |batch: &mut pollux_verbs::Batch<'_>, far: &Mr| {
+                batch.flush(1, far.address(), far.rkey(), bytes, placement, range);
+            }
+        };
+        // Beyond the region, without the region's right, and without the queue pair's.
+        assert_eq!(refused(&context, RIGHTS, flush(4097, global)), WcStatus::REM_ACCESS_ERR);
+        assert_eq!(refused(&context, Access::REMOTE_WRITE, flush(64, global)), WcStatus::REM_ACCESS_ERR);
+        let persistent = refused(&context, RIGHTS, flush(64, Placement::PERSISTENT));
+        assert_eq!(persistent, WcStatus::REM_INV_REQ_ERR);
+        let write = |offset: u64| {
+            move |batch: &mut pollux_verbs::Batch<'_>, far: &Mr| {
+                batch.atomic_write(1, far.address() + offset, far.rkey(), u64::MAX);
+            }
+        };
+        assert_eq!(refused(&context, Access::FLUSH_GLOBAL, write(0)), WcStatus::REM_ACCESS_ERR);
+        assert_eq!(refused(&context, RIGHTS, write(4096)), WcStatus::REM_ACCESS_ERR);
+        let across = refused(&context, RIGHTS, write(4));
+        assert!([WcStatus::REM_OP_ERR, WcStatus::REM_INV_REQ_ERR].contains(&across), "{across:?}");
+        // Memory that a loss of power empties is none to be flushed for good.
+        let pd = Pd::new(&context).expect("a domain");
+        let error = Mr::allocate(&pd, 4096, Access::LOCAL_WRITE | Access::FLUSH_PERSISTENT);
+        assert_eq!(error.expect_err("no persistent memory").errno(), Some(Errno::EINVAL));
+        // Connections without acknowledgements have neither.
+        let Ends { mut one, .. } = connected(&context, QpKind::Uc);
+        let mut batch = one.batch();
+        batch.atomic_write(1, 0, 0, 1);
+        assert_eq!(batch.ring(), Err(PostError::Operation { kind: QpKind::Uc, operation: "atomic write" }));
+        let mut batch = one.batch();
+        batch.flush(1, 0, 0, 8, global, range);
+        assert_eq!(batch.ring(), Err(PostError::Operation { kind: QpKind::Uc, operation: "flush" }));
+    }
 
     #[test]
     fn what_rxe_has_not_is_refused() {

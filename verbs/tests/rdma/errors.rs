@@ -3,8 +3,8 @@
 use pollux_mlx5_model::fault::FaultPlan;
 use pollux_tests::log::logged;
 use pollux_verbs::{
-    Access, AsyncKind, Connection, Cq, CqOptions, Element, Mr, Path, Pd, PostError, Qp, QpAttributes, QpKind,
-    QpOptions, QpState, WcStatus,
+    Access, AsyncKind, Connection, Cq, CqOptions, DeviceCaps, Element, Errno, Mr, Path, Pd, Placement,
+    PostError, Qp, QpAttributes, QpKind, QpOptions, QpState, Selectivity, WcStatus,
 };
 
 use crate::rig::{End, Rig, all_rights, connect, pattern};
@@ -42,6 +42,50 @@ fn memory_of_another_domain_is_refused_here() {
     assert_eq!((done[0].id, done[0].status), (1, WcStatus::LOC_PROT_ERR), "{done:?}");
     assert_eq!((done[1].id, done[1].status), (2, WcStatus::WR_FLUSH_ERR), "{done:?}");
     assert_eq!(state(&near), QpState::ERR);
+    drop(far);
+}
+
+#[test]
+fn atomic_writes_and_flushes_are_on_no_card() {
+    let rig = Rig::stepped();
+    let told = rig.near.context.device().expect("attributes").device_cap_flags_ex;
+    let newer = DeviceCaps::ATOMIC_WRITE | DeviceCaps::FLUSH_GLOBAL | DeviceCaps::FLUSH_PERSISTENT;
+    assert!(!DeviceCaps::from_bits_retain(told).intersects(newer), "{told:#x}");
+    // Nor is a region registered with such a right.
+    for right in [Access::FLUSH_GLOBAL, Access::FLUSH_PERSISTENT] {
+        let error = Mr::allocate(&rig.far.pd, 4096, all_rights() | right).expect_err("no such right");
+        assert_eq!(error.errno(), Some(Errno::EOPNOTSUPP), "{error}");
+    }
+    let (mut near, far) = rig.pair(&options());
+    let target = Mr::allocate(&rig.far.pd, 4096, all_rights()).expect("memory");
+    let (address, key) = (target.address(), target.rkey());
+    for operation in ["atomic write", "flush"] {
+        let mut batch = near.qp.batch();
+        batch.write(1, address, key).inline(&[1; 8]).signalled();
+        if operation == "flush" {
+            batch.flush(2, address, key, 64, Placement::GLOBAL, Selectivity::Range).signalled();
+        } else {
+            batch.atomic_write(2, address, key, 3).signalled();
+        }
+        batch.write(3, address, key).inline(&[2; 8]).signalled();
+        let error = batch.ring().expect_err("no such operation");
+        assert_eq!(error, PostError::Device { operation });
+        assert!(error.to_string().contains(operation), "{error}");
+    }
+    // What is before is told first, and what says nothing is refused anywhere.
+    let mut batch = near.qp.batch();
+    batch.compare_swap(1, address, key, 1, 2).inline(&[0; 8]).atomic_write(2, address, key, 3);
+    assert!(matches!(batch.ring(), Err(PostError::Incomplete(_))));
+    for (bytes, placement) in [(64, Placement::empty()), (1 << 31 | 1, Placement::GLOBAL)] {
+        let mut batch = near.qp.batch();
+        batch.flush(1, address, key, bytes, placement, Selectivity::Range);
+        assert!(matches!(batch.ring(), Err(PostError::Incomplete(text)) if text.contains("placement")));
+    }
+    for _ in 0..50 {
+        rig.turn();
+    }
+    assert_eq!(near.cq.poll(8, |wc| panic!("{wc:?}")), 0);
+    assert_eq!(target.load64(0), 0);
     drop(far);
 }
 

@@ -60,6 +60,7 @@ codes! {
     WcOpcode {
         SEND = 0 "send", RDMA_WRITE = 1 "rdma-write", RDMA_READ = 2 "rdma-read", COMP_SWAP = 3 "atomic-cmp-and-swp",
         FETCH_ADD = 4 "atomic-fetch-and-add", BIND_MW = 5 "bind-mw", LOCAL_INV = 6 "local-inv", TSO = 7 "tso",
+        FLUSH = 8 "flush", ATOMIC_WRITE = 9 "atomic-write",
         RECV = 128 "recv", RECV_RDMA_WITH_IMM = 129 "recv-rdma-with-imm",
     }
 }

@@ -136,6 +136,24 @@ pub(crate) struct Atomic {
     pub(crate) reserved: u32,
 }
 
+/// Of flushes: `wr.flush`, since Linux 6.2. Sources: Linux `include/uapi/rdma/rdma_user_rxe.h`; rdma-core `providers/rxe/rxe.c`,
+/// `wr_flush`, which leaves `length` 0: rxe goes by [`Dma::length`].
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub(crate) struct Flush {
+    pub(crate) address: u64,
+    pub(crate) length: u32,
+    pub(crate) rkey: u32,
+    /// Placement type.
+    pub(crate) placement: u8,
+    /// Selectivity level.
+    pub(crate) level: u8,
+    pub(crate) reserved: [u8; 6],
+}
+
+const _: () = assert!(size_of::<Flush>() == 24 && offset_of!(Flush, rkey) == 12);
+const _: () = assert!(offset_of!(Flush, placement) == 16 && offset_of!(Flush, level) == 17);
+
 /// Of datagrams: `wr.ud` up to the vector, which newer kernels find by `ah_num`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -199,6 +217,9 @@ pub(crate) mod opcode {
     pub(crate) const LOCAL_INVALIDATE: u32 = 7;
     pub(crate) const BIND: u32 = 8;
     pub(crate) const SEND_INVALIDATE: u32 = 9;
+    /// This and the next since Linux 6.2: `include/uapi/rdma/ib_user_verbs.h`, `IB_UVERBS_WR_FLUSH`.
+    pub(crate) const FLUSH: u32 = 14;
+    pub(crate) const ATOMIC_WRITE: u32 = 15;
 }
 
 /// Flags of a request. Source: rdma-core `libibverbs/verbs.h`, `enum ibv_send_flags`.

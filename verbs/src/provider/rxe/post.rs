@@ -2,12 +2,12 @@
 
 use std::sync::{MutexGuard, PoisonError};
 
-use crate::provider::request::{Kind, PostError, Use, Window};
-use zerocopy::IntoBytes;
+use crate::provider::request::{FlushRange, Kind, PostError, Use, Window};
+use pollux_uverbs::abi::flags::DeviceCaps;
 
-use super::abi::{Atomic, Bind, Datagram, Dma, Remote, SendEntry, Sge, flag, opcode};
+use super::abi::{Atomic, Bind, Datagram, Remote, Sge, flag, opcode};
 use super::qp::Qp;
-use super::track::{Note, Track};
+use super::track::Track;
 use super::written::Request;
 use crate::mr::{Held, Piece};
 
@@ -50,17 +50,7 @@ impl Batch<'_> {
         }
         let kind = self.qp.kind;
         let flags = if self.qp.all_signalled { flag::SIGNALED } else { 0 };
-        let entry = SendEntry { opcode, send_flags: flags, ..SendEntry::default() };
-        let note = Note { id, pieces: Vec::new() };
-        let request = Request {
-            entry,
-            note,
-            sges: Vec::new(),
-            inline: Vec::new(),
-            writes: false,
-            lacks: kind == Kind::Ud,
-            bare: false,
-        };
+        let request = Request { lacks: kind == Kind::Ud, ..Request::new(id, opcode, flags) };
         Some(self.qp.written.open.insert(request))
     }
 
@@ -74,8 +64,7 @@ impl Batch<'_> {
         let Some(request) = self.begin(id, code) else { return };
         request.writes = reads;
         request.entry.iova = address;
-        let remote = Remote { address, rkey, reserved: 0 };
-        request.entry.operation.as_mut_bytes()[..size_of::<Remote>()].copy_from_slice(remote.as_bytes());
+        request.set_operation(&Remote { address, rkey, reserved: 0 });
     }
 
     fn begin_atomic(&mut self, id: u64, code: u32, name: &'static str, atomic: Atomic) {
@@ -86,7 +75,41 @@ impl Batch<'_> {
         let Some(request) = self.begin(id, code) else { return };
         request.writes = true;
         request.entry.iova = atomic.address;
-        request.entry.operation.as_mut_bytes()[..size_of::<Atomic>()].copy_from_slice(atomic.as_bytes());
+        request.set_operation(&atomic);
+    }
+
+    /// An operation that RC alone has, of kernels since 6.2. Source: Linux `drivers/infiniband/sw/rxe/rxe_opcode.c`,
+    /// `rxe_wr_opcode_info`.
+    fn begin_newer(
+        &mut self,
+        id: u64,
+        code: u32,
+        name: &'static str,
+        caps: DeviceCaps,
+    ) -> Option<&mut Request> {
+        if self.qp.kind == Kind::Rc && self.qp.caps.contains(caps) {
+            return self.begin(id, code);
+        }
+        self.close();
+        if self.qp.kind == Kind::Rc {
+            self.fail(PostError::Device { operation: name });
+        } else {
+            self.operation(name);
+        }
+        None
+    }
+
+    pub(crate) fn atomic_write(&mut self, id: u64, address: u64, rkey: u32, value: u64) {
+        let request = self.begin_newer(id, opcode::ATOMIC_WRITE, "atomic write", DeviceCaps::ATOMIC_WRITE);
+        if let Some(request) = request {
+            request.set_atomic_write(address, rkey, value);
+        }
+    }
+
+    pub(crate) fn flush(&mut self, id: u64, range: &FlushRange) {
+        if let Some(request) = self.begin_newer(id, opcode::FLUSH, "flush", range.caps()) {
+            request.set_flush(range);
+        }
     }
 
     pub(crate) fn send(&mut self, id: u64) {
@@ -149,7 +172,7 @@ impl Batch<'_> {
             rkey: window.next_key,
             access: window.access.bits(),
         };
-        request.entry.operation.as_mut_bytes()[..size_of::<Bind>()].copy_from_slice(bind.as_bytes());
+        request.set_operation(&bind);
     }
 
     #[expect(clippy::wrong_self_convention, reason = "the request goes there")]
@@ -199,7 +222,7 @@ impl Batch<'_> {
         }
         request.lacks = false;
         let datagram = Datagram { remote_qpn, remote_qkey, ah_num, ..Datagram::default() };
-        request.entry.operation.as_mut_bytes()[..size_of::<Datagram>()].copy_from_slice(datagram.as_bytes());
+        request.set_operation(&datagram);
     }
 
     pub(crate) fn inline(&mut self, bytes: &[u8]) {
@@ -249,11 +272,6 @@ impl Batch<'_> {
         if request.lacks {
             return self.fail(PostError::Incomplete("a datagram without an address"));
         }
-        let Request { entry, sges, inline, .. } = &mut request;
-        let is_atomic = matches!(entry.opcode, opcode::COMPARE_SWAP | opcode::FETCH_ADD);
-        if is_atomic && (sges.len() != 1 || sges[0].length != 8) {
-            return self.fail(PostError::Incomplete("an atomic operation without one piece of 8 bytes"));
-        }
         let queue = &self.qp.send_queue;
         let count = self.qp.written.closed.len() as u32;
         let track = locked(&self.qp.sends);
@@ -265,19 +283,10 @@ impl Batch<'_> {
         if is_full {
             return self.fail(PostError::Full);
         }
-        let bytes: u64 = if inline.is_empty() {
-            sges.iter().map(|sge| u64::from(sge.length)).sum()
-        } else {
-            inline.len() as u64
+        let whole = match request.encode(number) {
+            Ok(whole) => whole,
+            Err(error) => return self.fail(error),
         };
-        let Ok(length) = u32::try_from(bytes) else {
-            return self.fail(PostError::Incomplete("more than 4 GiB in one request"));
-        };
-        entry.wr_id = number;
-        entry.dma = Dma { length, resid: length, num_sge: sges.len() as u32, ..Dma::default() };
-        let mut whole = entry.as_bytes().to_vec();
-        whole.extend_from_slice(sges.as_bytes());
-        whole.extend_from_slice(inline);
         queue.write(queue.after(producer, count), &whole);
         self.qp.written.closed.push(request.note);
     }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pollux_mlx5_common::key::Keys;
-use pollux_uverbs::abi::flags::QpMask;
+use pollux_uverbs::abi::flags::{DeviceCaps, QpMask};
 use pollux_uverbs::abi::queue_pair::ModifyQp;
 use pollux_uverbs::qp::{QpHome, QpRequest};
 use pollux_uverbs::{Driver, QpHandle, UverbsError};
@@ -29,6 +29,7 @@ pub(crate) struct Qp {
     handle: QpHandle,
     number: u32,
     pub(super) kind: Kind,
+    pub(super) caps: DeviceCaps,
     pub(super) room: QpSizes,
     pub(super) all_signalled: bool,
     pub(super) keys: Keys,
@@ -118,6 +119,7 @@ impl Rxe {
             handle: made.handle,
             number: made.qpn,
             kind,
+            caps: self.caps,
             room,
             all_signalled,
             keys: base.keys,

@@ -15,6 +15,7 @@ use zerocopy::byteorder::big_endian::{U32, U64};
 use super::headers::{self, HEADERS_MAX, HEADERS_MIN};
 use super::{Address, PostError, Poster, Span, Use};
 use crate::mr::{Held, Piece};
+use crate::provider::request::FlushRange;
 
 /// Operations, as bits.
 pub(crate) mod op {
@@ -286,6 +287,26 @@ impl Batch<'_> {
         self.remote(remote.0, remote.1);
         if self.is_open() {
             self.push(zerocopy::transmute!(operands));
+        }
+        self
+    }
+
+    /// No card has it.
+    pub(crate) fn atomic_write(&mut self, _: u64, _: u64, _: u32, _: u64) -> &mut Self {
+        self.not_on_a_card("atomic write")
+    }
+
+    /// No card has it.
+    pub(crate) fn flush(&mut self, _: u64, _: &FlushRange) -> &mut Self {
+        self.not_on_a_card("flush")
+    }
+
+    /// What is wrong with the entry before is told first. Source: rdma-core `providers/mlx5/verbs.c`, whose kinds of queue pair have
+    /// neither operation.
+    fn not_on_a_card(&mut self, operation: &'static str) -> &mut Self {
+        self.close();
+        if !self.state.has(State::FAILED) {
+            self.fail(PostError::Device { operation });
         }
         self
     }
