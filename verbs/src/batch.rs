@@ -163,6 +163,22 @@ impl<'q> Batch<'q> {
         self
     }
 
+    /// Sends a frame that the device cuts into packets (TSO). `header` is its headers up to the end of TCP's, copied now; the pieces that
+    /// follow are the payload, of which each packet gets `mss` bytes and the last one what is left. Each packet has the headers with its
+    /// own lengths, IPv4 identification, sequence number, flags and checksums, whatever stood there. RAW_PACKET queue pairs alone,
+    /// made with [`QpOptions::tso_header`](crate::QpOptions::tso_header).
+    ///
+    /// [`ring`](Self::ring) answers [`PostError::Header`] for a header of fewer than 14 bytes (18 on cards that want as much of each
+    /// frame) or more than the queue pair was made for, [`PostError::Payload`] beyond
+    /// [`FrameLimits::max_tso`](crate::FrameLimits::max_tso) bytes, and refuses an `mss` of 0, no payload, and inline data. Source: rdma-core
+    /// `providers/mlx5/qp.c`, `mlx5_send_wr_send_tso`, `set_tso_eth_seg`.
+    #[inline(always)]
+    #[doc(alias = "ibv_wr_send_tso")]
+    pub fn send_tso(&mut self, id: u64, header: &[u8], mss: u16) -> &mut Self {
+        each!(&mut self.side, batch => { batch.send_tso(id, header, mss); });
+        self
+    }
+
     /// Waits until what was written to the peer's memory before, by this queue pair, is where `placement` says: seen by all of its host, or
     /// safe from a loss of power. `level` says whether that is so of `bytes` bytes from `address` on, 2 GiB at most, or of the whole
     /// region of the key. The peer's queue pair and region need [`FLUSH_GLOBAL`](Access::FLUSH_GLOBAL) or

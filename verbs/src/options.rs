@@ -17,6 +17,9 @@ pub struct QpOptions {
     pub block_loopback: bool,
     /// Writes small WQEs directly to the device (BlueFlame) instead of letting it fetch them.
     pub blueflame: bool,
+    /// Longest header of a frame to be segmented, in bytes (`max_tso_header`); 0: none is ([`Batch::send_tso`](crate::Batch::send_tso)). RAW_PACKET
+    /// alone. Each send takes room for it in the ring.
+    pub tso_header: u32,
 }
 
 impl QpOptions {
@@ -29,6 +32,7 @@ impl QpOptions {
             all_signalled: false,
             block_loopback: false,
             blueflame: true,
+            tso_header: 0,
         }
     }
 
@@ -42,6 +46,14 @@ impl QpOptions {
     #[must_use]
     pub fn inline(self, inline: u32) -> Self {
         Self { room: QpSizes { inline, ..self.room }, ..self }
+    }
+
+    /// Sets the longest header of a frame to be segmented (TSO), in bytes. IPv4 and TCP without options take 54, IPv6 and TCP with
+    /// all options 114; a VLAN tag takes 4 more.
+    #[must_use]
+    #[doc(alias = "max_tso_header")]
+    pub fn tso_header(self, tso_header: u32) -> Self {
+        Self { tso_header, ..self }
     }
 
     /// Sets the SGEs per send and per receive.

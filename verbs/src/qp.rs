@@ -6,7 +6,7 @@ use crate::provider::mlx5::qp as mlx5_qp;
 use crate::provider::{Ends, QueueBase, Side, each, each_its_own, rxe};
 use pollux_mlx5_common::key::Keys;
 use pollux_uverbs::QpHandle;
-use pollux_uverbs::abi::flags::{Access, QpMask, QpState};
+use pollux_uverbs::abi::flags::{Access, QpMask, QpState, QpType};
 use pollux_uverbs::abi::queue_pair::{ModifyQp, QpDest, QueryQpResp};
 use pollux_uverbs::qp::QpHome;
 
@@ -209,6 +209,22 @@ impl Connection {
     }
 }
 
+/// Refuses a queue pair that is to segment frames where it cannot. Source: rdma-core `providers/mlx5/verbs.c`, `create_qp`.
+fn admit_tso(context: &Context, options: &QpOptions) -> Result<(), VerbsError> {
+    let refuse = |why: String| Err(VerbsError::Unsupported { what: "TSO", why });
+    if options.tso_header == 0 {
+        return Ok(());
+    }
+    if options.kind != QpKind::Raw {
+        return refuse(format!("{} QPs do not segment frames; RAW_PACKET QPs do", options.kind));
+    }
+    let limits = context.frame_limits();
+    if limits.max_tso == 0 || !QpType::RAW_PACKET.is_in(limits.tso_kinds) {
+        return refuse("this device segments no frames of RAW_PACKET QPs (FrameLimits::max_tso)".into());
+    }
+    Ok(())
+}
+
 /// What a queue pair belongs to and receives through.
 #[derive(Debug)]
 enum Home {
@@ -300,6 +316,7 @@ impl Qp {
         if let Some(srq) = srq {
             context.admit("a shared receive queue", srq.context())?;
         }
+        admit_tso(context, options)?;
         let id = context.object_number();
         let attached = Attached::new(context);
         let errors = Arc::<Errors>::default();

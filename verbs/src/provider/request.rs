@@ -63,6 +63,24 @@ pub enum PostError {
         /// The operation.
         operation: &'static str,
     },
+    /// A header of a frame to be segmented (TSO) that is too short, or longer than an entry has room for.
+    #[error("a TSO header of {bytes} bytes: this queue takes {least} to {limit} (QpOptions::tso_header)")]
+    Header {
+        /// How many.
+        bytes: usize,
+        /// The fewest.
+        least: u32,
+        /// The limit that the queue was created with.
+        limit: u32,
+    },
+    /// More payload than the device segments at once (TSO).
+    #[error("{bytes} bytes of TSO payload: the device segments {limit} at most (FrameLimits::max_tso)")]
+    Payload {
+        /// How many.
+        bytes: u64,
+        /// The limit.
+        limit: u32,
+    },
     /// Memory without a key.
     #[error("memory that is not registered in the queue's protection domain, or that is shared")]
     Memory,

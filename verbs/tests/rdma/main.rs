@@ -13,5 +13,6 @@ mod raw;
 mod rig;
 mod shared;
 mod spread;
+mod tso;
 mod variants;
 mod view;

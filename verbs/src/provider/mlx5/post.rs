@@ -54,6 +54,10 @@ pub(crate) struct Limits {
     pub(crate) checksums: bool,
     /// Bytes of a frame that stand in its entry.
     pub(crate) headers: u32,
+    /// Longest header of a frame to be segmented; 0: none is.
+    pub(crate) tso_header: u32,
+    /// Longest payload of one, in bytes.
+    pub(crate) max_tso: u32,
 }
 
 /// How every send entry of a queue pair begins.
@@ -75,8 +79,8 @@ impl Opening {
             Kind::Ud | Kind::Gsi => (4, State::LACKS, op::SEND),
             Kind::XrcSend => (2, State::LACKS, connected | op::READ | op::ATOMIC),
             // The Ethernet segment.
-            Kind::Raw if headers > 0 => (2, State::RAW | State::HEADERS, op::SEND),
-            Kind::Raw => (2, State::RAW, op::SEND),
+            Kind::Raw if headers > 0 => (2, State::RAW | State::HEADERS, op::SEND | op::TSO),
+            Kind::Raw => (2, State::RAW, op::SEND | op::TSO),
             Kind::XrcReceive => (0, 0, 0),
         };
         let signalled = if all_signalled { Completion::Always as u32 } else { 0 };

@@ -35,6 +35,7 @@ use crate::view::{Errors, Gauge};
 use pollux_mlx5_common::MlxError;
 use pollux_mlx5_common::context::Pinning;
 use pollux_mlx5_common::object::{Id, Object};
+use pollux_mlx5_common::send_ring::SendRing;
 use pollux_mlx5_common::uar::{Uar, page as page_of};
 
 /// Segments of an entry that binds a memory window: control, change of key, its context, one piece of translation in a block
@@ -96,7 +97,8 @@ fn header_segments(kind: Kind, headers: u32) -> usize {
 }
 
 /// Sizes of the rings for what was asked.
-fn sizes(hca: &Hca, kind: Kind, asked: &QpSizes, has_srq: bool) -> Result<Sizes, MlxError> {
+fn sizes(hca: &Hca, options: &QpOptions, has_srq: bool) -> Result<Sizes, MlxError> {
+    let &QpOptions { kind, room: ref asked, tso_header, .. } = options;
     let answer = &hca.device.answer;
     let refuse = |problem: String| MlxError::Queue { queue: format!("{kind} queue pair"), problem };
     let room = QpSizes { sends: 0, receives: 0, send_pieces: 0, recv_pieces: 0, inline: 0 };
@@ -105,8 +107,17 @@ fn sizes(hca: &Hca, kind: Kind, asked: &QpSizes, has_srq: bool) -> Result<Sizes,
         let header = 1 + header_segments(kind, frame_headers(hca, kind));
         let pieces = asked.send_pieces.max(1) as usize;
         let data = pieces.max(if asked.inline == 0 { 0 } else { inline_segments(asked.inline as usize) });
-        let segments = header + data;
+        // A frame to be segmented has its headers in the entry, and pieces. Source: rdma-core `providers/mlx5/verbs.c`,
+        // `mlx5_calc_send_wqe`.
+        let cut = if tso_header == 0 { 0 } else { SendRing::header_segments(tso_header) as usize + pieces };
+        let segments = (header + data).max(cut);
         let limit = SEGMENTS_MAX.min(usize::from(answer.max_sq_desc_sz) / SEGMENT_BYTES);
+        if cut > limit {
+            return Err(refuse(format!(
+                "{pieces} SGEs and a TSO header of {tso_header} bytes per send; the device allows {limit} segments of 16 bytes, \
+                 of which these take {cut}",
+            )));
+        }
         if segments > limit {
             return Err(refuse(format!(
                 "{pieces} SGEs and {} inline bytes per send; the device allows {} SGEs or {} bytes",
@@ -193,7 +204,7 @@ impl Hca {
     ) -> Result<Qp, MlxError> {
         let device = &self.device;
         let &QpOptions { kind, all_signalled, blueflame, .. } = options;
-        let sizes = sizes(self, kind, &options.room, ends.srq.is_some())?;
+        let sizes = sizes(self, options, ends.srq.is_some())?;
         let room = sizes.room;
         let recv_bytes = (room.receives * room.recv_pieces) as usize * SEGMENT_BYTES;
         // The send ring begins on a block, and the kernel knows it to come right behind.
@@ -256,6 +267,8 @@ impl Hca {
                 inline: room.inline,
                 checksums: device.does_checksums(),
                 headers,
+                tso_header: options.tso_header,
+                max_tso: device.mlx5.tso_caps.max_tso,
             },
             opening: Opening::of(kind, all_signalled, headers, room.sends),
             keys: base.keys,

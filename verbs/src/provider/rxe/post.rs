@@ -112,6 +112,11 @@ impl Batch<'_> {
         }
     }
 
+    pub(crate) fn send_tso(&mut self, _: u64, _: &[u8], _: u16) {
+        self.close();
+        self.operation("segment a frame (TSO)");
+    }
+
     pub(crate) fn send(&mut self, id: u64) {
         self.begin(id, opcode::SEND);
     }

@@ -12,7 +12,7 @@ use pollux_mlx5_abi::wqe::{
 use pollux_mlx5_common::send_ring::SendRing;
 use zerocopy::byteorder::big_endian::{U32, U64};
 
-use super::headers::{self, HEADERS_MAX, HEADERS_MIN};
+use super::headers::{self, HEADERS_MAX};
 use super::{Address, PostError, Poster, Span, Use};
 use crate::mr::{Held, Piece};
 use crate::provider::request::FlushRange;
@@ -25,6 +25,7 @@ pub(crate) mod op {
     pub(crate) const READ: u8 = 1 << 3;
     pub(crate) const ATOMIC: u8 = 1 << 4;
     pub(crate) const BIND: u8 = 1 << 5;
+    pub(crate) const TSO: u8 = 1 << 6;
 
     /// What a queue pair cannot do that lacks it.
     pub(super) fn name(operation: u8) -> &'static str {
@@ -34,6 +35,7 @@ pub(crate) mod op {
             WRITE => "write to the peer's memory",
             READ => "read the peer's memory",
             ATOMIC => "do atomics",
+            TSO => "segment a frame (TSO)",
             _ => "bind memory windows",
         }
     }
@@ -63,7 +65,7 @@ impl State {
     const WAITS: u32 = 1 << 23;
     /// Something went wrong, which the poster keeps: nothing is opened any more.
     const FAILED: u32 = 1 << 24;
-    /// The card wants more bytes of the frame in it.
+    /// The card wants more bytes of the frame in it, or it is a frame to be segmented: pieces and its end are looked at.
     pub(crate) const HEADERS: u32 = 1 << 25;
     /// Its pieces are counted from here on.
     const PIECE: u32 = 1 << 26;
@@ -178,10 +180,10 @@ impl Batch<'_> {
         }
         let (mut flags, mut next) = (state.0 as u8, State::FIRST);
         if state.has(State::LACKS | State::WAITS | State::CHANGES_KEY | State::HEADERS) {
-            if state.has(State::HEADERS) && self.poster.headers(self.at) < HEADERS_MIN {
-                self.fail(PostError::Incomplete(
-                    "a frame of less than 18 bytes, which this card does not send",
-                ));
+            if state.has(State::HEADERS)
+                && let Err(error) = self.poster.check_frame(self.at, state.opcode(), self.segments)
+            {
+                self.fail(error);
                 return;
             }
             if state.has(State::LACKS) {
@@ -311,6 +313,22 @@ impl Batch<'_> {
         self
     }
 
+    /// A frame to be segmented; its payload are the pieces.
+    #[inline(always)]
+    pub(crate) fn send_tso(&mut self, id: u64, header: &[u8], mss: u16) -> &mut Self {
+        self.begin(id, send::TSO, op::TSO);
+        if self.is_open() {
+            match self.poster.begin_cut(self.at, header, mss) {
+                Ok(segments) => {
+                    self.segments = segments;
+                    self.state.0 |= State::HEADERS;
+                }
+                Err(error) => self.fail(error),
+            }
+        }
+        self
+    }
+
     /// To whom a datagram goes.
     #[inline(always)]
     pub(crate) fn to(&mut self, address: &Address, qpn: u32, qkey: u32) -> &mut Self {
@@ -384,7 +402,7 @@ impl Batch<'_> {
             return self;
         }
         let cs_flags = checksum::L3 | checksum::L4;
-        if self.poster.limits.headers > 0 {
+        if self.poster.limits.headers > 0 || self.state.has(State::HEADERS) {
             self.poster.set_checksums(self.at, cs_flags);
             return self;
         }
@@ -451,6 +469,10 @@ impl Batch<'_> {
     /// The same of a frame whose first bytes stand before.
     #[inline(always)]
     fn inline_frame(&mut self, bytes: &[u8]) {
+        if self.state.opcode() == send::TSO {
+            self.fail(PostError::Incomplete("inline data in a TSO request, whose payload stands in pieces"));
+            return;
+        }
         let rest = &bytes[self.headers(bytes) as usize..];
         if !rest.is_empty() {
             self.poster.write_rest(self.segment(self.segments), rest);
@@ -486,6 +508,10 @@ impl Batch<'_> {
             self.data(piece.span());
         } else if self.state.has(State::HEADERS) {
             let span = piece.span();
+            if self.state.opcode() == send::TSO {
+                self.data(span);
+                return self;
+            }
             let mut first = [0; HEADERS_MAX];
             let first = &mut first[..HEADERS_MAX.min(span.bytes as usize)];
             if !piece.copy_first(first) {
@@ -503,6 +529,10 @@ impl Batch<'_> {
     /// Copies what the card wants of a frame's first bytes into the entry: how many they were.
     #[inline(always)]
     fn headers(&mut self, bytes: &[u8]) -> u32 {
+        if self.state.opcode() == send::TSO {
+            // It has its header, whole.
+            return 0;
+        }
         let (taken, all) = self.poster.copy_headers(self.at, bytes);
         self.segments = headers::segments(all);
         if all == self.poster.limits.headers {

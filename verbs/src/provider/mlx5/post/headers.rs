@@ -1,31 +1,36 @@
-//! The first bytes of a frame in its entry, where the card wants them there: those before ConnectX-5.
+//! The first bytes of a frame in its entry: where the card wants them there, those before ConnectX-5; and the headers of a frame
+//! that the card segments (TSO).
 //!
 //! ```text
 //!   control │ Ethernet: flags, count, bytes 0..2 │ bytes 2..18 │ .. │ pieces, less what was copied
 //! ```
 //!
-//! Source: rdma-core `providers/mlx5/qp.c`, `set_eth_seg`, `copy_eth_inline_headers`.
+//! Source: rdma-core `providers/mlx5/qp.c`, `set_eth_seg`, `copy_eth_inline_headers`, `set_tso_eth_seg`.
 #![expect(unsafe_code, reason = "writes entries that a device reads")]
 
 use std::mem::offset_of;
 
-use pollux_mlx5_abi::wqe::{Ethernet, SEGMENT_BYTES};
+use pollux_mlx5_abi::opcode::send;
+use pollux_mlx5_abi::wqe::{Data, Ethernet, SEGMENT_BYTES, checksum};
 use pollux_mlx5_common::send_ring::SendRing;
 
-use super::{Poster, Span};
+use super::{PostError, Poster, Span};
 
 /// Most bytes that a card wants: up to a TCP header.
 pub(super) const HEADERS_MAX: usize = 78;
 
 /// No frame has fewer: an Ethernet header and a VLAN tag.
-pub(super) const HEADERS_MIN: u32 = 18;
+const HEADERS_MIN: u32 = 18;
+
+/// No header of a frame to be segmented has fewer. Source: rdma-core `providers/mlx5/mlx5dv.h`, `MLX5_ETH_L2_MIN_HEADER_SIZE`.
+const TSO_HEADER_MIN: u32 = 14;
 
 /// Of them, those in the Ethernet segment.
 const FIRST: u32 = 2;
 
 /// Segments up to the end of so many bytes of header, the control segment included.
 pub(in crate::provider::mlx5) fn segments(headers: u32) -> u32 {
-    2 + headers.saturating_sub(FIRST).div_ceil(SEGMENT_BYTES as u32)
+    SendRing::header_segments(headers)
 }
 
 impl Span {
@@ -61,6 +66,71 @@ impl Poster {
                 .write(count.to_be_bytes())
         };
         (taken, before + taken)
+    }
+
+    /// Begins a frame to be segmented in the entry at block `at`, which was opened: its Ethernet segment and its header. How many segments
+    /// that makes with the control segment.
+    ///
+    /// # Errors
+    /// A header or a size that the queue or the device does not take.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn begin_cut(&mut self, at: u32, header: &[u8], mss: u16) -> Result<u32, PostError> {
+        let limit = self.limits.tso_header;
+        if limit == 0 {
+            return Err(PostError::Incomplete(
+                "TSO on a queue pair that was made without room for headers; QpOptions::tso_header makes it",
+            ));
+        }
+        let least = TSO_HEADER_MIN.max(self.limits.headers);
+        if header.len() < least as usize || header.len() > limit as usize {
+            return Err(PostError::Header { bytes: header.len(), least, limit });
+        }
+        if mss == 0 {
+            return Err(PostError::Incomplete("TSO into packets of no payload: mss is 0"));
+        }
+        // Each packet has checksums of its own, so they are always asked for.
+        if !self.limits.checksums {
+            return Err(PostError::Incomplete("TSO, whose checksums this device does not fill in"));
+        }
+        let sums = checksum::L3 | checksum::L4;
+        // SAFETY: the header's bytes, which are within the limit by which the room of the entry was found free (`Limits::blocks`).
+        let first = unsafe { self.ring.copy_header(at, header.as_ptr(), header.len()) };
+        let words = Ethernet::words([0; 4], sums, 0, mss, header.len() as u16, first);
+        self.ring.write(SendRing::first_segment(at).wrapping_add(1), words);
+        Ok(segments(header.len() as u32))
+    }
+
+    /// Whether the frame in the entry at block `at`, of so many segments, is one that the card takes.
+    ///
+    /// # Errors
+    /// It is not.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn check_frame(&self, at: u32, opcode: u8, end: u32) -> Result<(), PostError> {
+        let headers = self.headers(at);
+        if opcode != send::TSO {
+            return if headers >= HEADERS_MIN {
+                Ok(())
+            } else {
+                Err(PostError::Incomplete("a frame of less than 18 bytes, which this card does not send"))
+            };
+        }
+        let pieces = segments(headers)..end;
+        let bytes = pieces.map(|index| self.piece_bytes(at, index)).sum();
+        let limit = self.limits.max_tso;
+        if bytes == 0 {
+            return Err(PostError::Incomplete("TSO of a frame that has a header and no payload"));
+        }
+        if bytes > limit.into() { Err(PostError::Payload { bytes, limit }) } else { Ok(()) }
+    }
+
+    /// Bytes of the piece of memory that a segment of the entry at block `at` names.
+    fn piece_bytes(&self, at: u32, index: u32) -> u64 {
+        let segment = self.ring.segment(SendRing::first_segment(at).wrapping_add(index));
+        // SAFETY: a segment of the ring, which was written as a data segment and is not posted.
+        let count = unsafe { segment.add(offset_of!(Data, byte_count)).cast::<[u8; 4]>().read() };
+        u32::from_be_bytes(count).into()
     }
 
     /// What of inline data is behind the header.
