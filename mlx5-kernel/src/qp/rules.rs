@@ -1,5 +1,5 @@
 //! Which fields a change of state must have, may have and may not have. Source: Linux `drivers/infiniband/core/verbs.c`,
-//! `qp_state_table` and `ib_modify_qp_is_ok`.
+//! `qp_state_table` and `ib_modify_qp_is_ok`; `drivers/infiniband/core/uverbs_cmd.c`, `modify_qp_mask`.
 
 use pollux_uverbs::abi::flags::{QpMask as M, QpState, QpType};
 
@@ -12,6 +12,16 @@ const RETRIES: M =
 const PATHS: M = M::CUR_STATE.union(M::ALT_PATH).union(M::ACCESS_FLAGS).union(M::PATH_MIG_STATE);
 const DRAINED: M =
     M::AV.union(M::ALT_PATH).union(M::ACCESS_FLAGS).union(M::PKEY_INDEX).union(M::PATH_MIG_STATE);
+
+/// Fields of a request that count. A queue pair of XRC only sends or only receives: programs may set fields of the other half as they
+/// do for RC, as perftest does.
+pub(super) fn heeded(kind: QpType, mask: M) -> M {
+    match kind {
+        QpType::XRC_INI => mask - SERVES,
+        QpType::XRC_TGT => mask - (M::MAX_QP_RD_ATOMIC | M::RETRY_CNT | M::RNR_RETRY),
+        _ => mask,
+    }
+}
 
 /// Whether a queue pair of a kind may go from one state to another with these fields.
 pub(super) fn leads(kind: QpType, from: QpState, to: QpState, mask: M) -> bool {
@@ -129,6 +139,20 @@ mod tests {
                     assert_eq!(with, known && told, "{kind} {from} {to} {bit:?}");
                 }
             }
+        }
+    }
+
+    /// Of XRC the fields of RC are all right: those of the half that a queue pair has not do not count.
+    #[test]
+    fn fields_of_the_other_half_do_not_count() {
+        for (from, to) in [(QpState::INIT, QpState::RTR), (QpState::RTR, QpState::RTS)] {
+            let (of_rc, _) = fields(QpType::RC, from, to).expect("a step");
+            for kind in [QpType::XRC_INI, QpType::XRC_TGT] {
+                assert!(leads(kind, from, to, heeded(kind, M::STATE | of_rc)), "{kind} {from} {to}");
+            }
+            let too_much = M::STATE | of_rc | M::QKEY;
+            assert!(!leads(QpType::XRC_INI, from, to, heeded(QpType::XRC_INI, too_much)));
+            assert_eq!(heeded(QpType::RC, too_much), too_much);
         }
     }
 

@@ -13,7 +13,7 @@ use pollux_uverbs::abi::flags::{Access, QpMask, QpState, QpType};
 use pollux_uverbs::abi::queue_pair::ModifyQp;
 
 use super::path::{self, Ends};
-use super::rules::leads;
+use super::rules::{heeded, leads};
 use super::shared::TransportQp;
 use super::transport::service_of;
 use crate::core::Core;
@@ -50,6 +50,7 @@ impl TransportQp {
         }
         let current = if mask.contains(QpMask::CUR_STATE) { current } else { self.state };
         let wanted = if mask.contains(QpMask::STATE) { wanted } else { current };
+        let mask = heeded(self.kind, mask);
         if !leads(self.kind, current, wanted, mask) {
             return Err(Errno::EINVAL);
         }
