@@ -42,8 +42,9 @@ struct Flow {
     posted: u64,
     completed: u64,
     received: u64,
-    /// Receives that are free to be posted again.
+    /// Receives that are free to be posted again; those of a shared queue are all counted with the first queue pair.
     free: u64,
+    /// Receives that were posted, those at the beginning among them.
     reposted: u64,
 }
 
@@ -125,12 +126,13 @@ pub fn run(
         _ => u64::MAX,
     };
     let all = goal.saturating_mul(end.settings.qps as u64);
-    // Where a hash chooses the queue, all may come to one.
-    let most = if end.spreads() { all } else { goal };
+    let shared = end.settings.options.use_srq;
+    // Where a hash chooses the queue, all may come to one; where there is one queue, all do.
+    let most = if shared || end.spreads() { all } else { goal };
     let (tx_depth, cq_mod) = (end.settings.tx_depth as u64, end.settings.cq_mod as u64);
     let (list, recv_list, qps) =
         (end.settings.post_list as u64, end.settings.recv_post_list as u64, end.settings.qps);
-    let prefilled = if end.settings.options.use_srq { 0 } else { end.settings.rx_depth as u64 };
+    let prefilled = end.settings.rx_depth as u64;
     let peak = end.settings.peak && sends;
     let mut pace = if sends { Pace::new(&end.settings, size, clock) } else { None };
 
@@ -211,9 +213,8 @@ pub fn run(
                 // On a shared queue the receive's word says who posted it, not who got it. On one of those that frames are spread over
                 // it says all: they belong to no queue pair.
                 let which = own.iter().position(|keys| keys.qpn == wc.qpn()).unwrap_or(wc.id() as usize);
-                let flow = &mut list[which];
-                flow.received += 1;
-                flow.free += 1;
+                list[which].received += 1;
+                list[if shared { 0 } else { which }].free += 1;
                 got += 1;
             })?;
         }
@@ -234,10 +235,14 @@ pub fn run(
             }
             for (number, flow) in flows.iter_mut().enumerate() {
                 // Beyond the goal nothing will come: the receives would be left for the next size.
-                while flow.free >= recv_list && (goal == u64::MAX || flow.reposted + recv_list <= most) {
-                    end.post_receives(number, recv_list)?;
-                    flow.free -= recv_list;
-                    flow.reposted += recv_list;
+                loop {
+                    let count = recv_list.min(most.saturating_sub(flow.reposted));
+                    if count == 0 || flow.free < count {
+                        break;
+                    }
+                    end.post_receives(number, count)?;
+                    flow.free -= count;
+                    flow.reposted += count;
                 }
             }
         }

@@ -138,6 +138,22 @@ fn the_ways_of_a_bandwidth_test() {
     assert!(line(&client).contains("is below -w 1000000"), "{}", line(&client));
 }
 
+/// All receives of one size are taken when the next one begins, whose messages are longer.
+#[test]
+fn no_receive_is_left_for_the_next_size() {
+    let program = TESTS[0].0;
+    for options in [
+        "--use-srq -a -n 5 -q 3",
+        "--use-srq -a -n 6 -r 4 --recv_post_list 3 -b",
+        "-a -n 6 -r 4 --recv_post_list 3",
+    ] {
+        let [server, client] = Place::new().pair(program, options, options);
+        for end in [server, client] {
+            assert_eq!(report(&end)["results"].as_array().map(Vec::len), Some(23), "{options}");
+        }
+    }
+}
+
 #[test]
 fn columns_are_perftests_and_the_file_is_written() {
     let place = Place::new();
