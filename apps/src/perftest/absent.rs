@@ -29,7 +29,7 @@ const fn short(short: char, lacking: Lacking) -> Lacking {
 const ONE_PORT: &str = "a test uses one port; run a second test on the other port";
 const ACCELERATOR: &str = "accelerator memory is not supported";
 const ENCRYPTION: &str = "encryption offload is not supported";
-const DC: &str = "DC is not supported; use -c RC, UC or UD";
+const DC: &str = "DC is not supported; use -c RC, UC, UD or XRC";
 const OWN_MEMORY: &str = "message buffers are always allocated by the program";
 const ORDER: &str = "out-of-order placement is not supported";
 const HINTS: &str = "PCIe TPH hints are not supported";

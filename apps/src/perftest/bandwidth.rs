@@ -213,8 +213,9 @@ pub fn run(
                 // On a shared queue the receive's word says who posted it, not who got it. On one of those that frames are spread over
                 // it says all: they belong to no queue pair.
                 let which = own.iter().position(|keys| keys.qpn == wc.qpn()).unwrap_or(wc.id() as usize);
-                list[which].received += 1;
-                list[if shared { 0 } else { which }].free += 1;
+                // Of XRC those that receive are numbered behind those that send.
+                list[which % qps].received += 1;
+                list[if shared { 0 } else { which % qps }].free += 1;
                 got += 1;
             })?;
         }

@@ -18,7 +18,7 @@ mod shape;
 use pollux_bringup::RdmaDevice;
 use pollux_verbs::{
     Access, Ah, Batch, Connection as Link, HashFields, Mr, Mtu, Path, Pd, Qp, QpAttributes, QpKind, QpState,
-    Srq, SrqOptions, random_psn,
+    Srq, SrqOptions, Xrcd, random_psn,
 };
 
 use super::options::{Atomic, Connection};
@@ -63,7 +63,10 @@ pub struct End {
     spread: Option<Spread>,
     /// The group that its queue pairs hear.
     group: Option<[u8; 16]>,
+    /// Of XRC with [halves](Settings::has_halves), those that send stand before those that receive.
     qps: Vec<Qp>,
+    /// How far behind a queue pair that sends the one stands that it sends to, among the other end's: 0 without halves.
+    half: usize,
     srq: Option<Srq>,
     /// The key of datagrams.
     qkey: u32,
@@ -82,7 +85,7 @@ pub struct End {
 }
 
 impl End {
-    /// Makes memory and queues.
+    /// Makes memory and queues; `sends` is whether this end sends.
     ///
     /// # Errors
     /// Something is beyond the device.
@@ -92,8 +95,9 @@ impl End {
         port: u8,
         gid: (u8, [u8; 16]),
         met: &Met,
+        sends: bool,
     ) -> Result<Self, Failure> {
-        Self::make(device, settings, port, gid.1, (met.cycle_buffer, met.cache_line), None)
+        Self::make(device, settings, port, (gid.1, sends), (met.cycle_buffer, met.cache_line), None)
     }
 
     /// Makes memory and queues of an end that sends frames, or receives them: in a ring of each queue pair, or spread over as many
@@ -110,14 +114,14 @@ impl End {
     ) -> Result<Self, Failure> {
         /// Small frames go round in a page, in lines of the cache, as the original's.
         const ROUND: (u32, u32) = (4096, 64);
-        Self::make(device, settings, port, [0; 16], ROUND, Some((flows, spread)))
+        Self::make(device, settings, port, ([0; 16], true), ROUND, Some((flows, spread)))
     }
 
     fn make(
         device: &RdmaDevice,
         settings: Settings,
         port: u8,
-        gid: [u8; 16],
+        (gid, is_sender): ([u8; 16], bool),
         (cycle, line): (u32, u32),
         raw: Option<(Flows, Option<HashFields>)>,
     ) -> Result<Self, Failure> {
@@ -128,7 +132,8 @@ impl End {
         let Shape { kind, outs, options, sends, receives } =
             Shape::of(device, &mut settings, fields.is_some())?;
         // What frames are spread over has no queue pairs beside it.
-        let count = if fields.is_some() { 0 } else { settings.qps };
+        let count = if fields.is_some() { 0 } else { settings.queue_pairs() };
+        let half = if settings.has_halves() { settings.qps } else { 0 };
 
         let context = &device.context;
         let pd = Pd::new(context)?;
@@ -155,14 +160,19 @@ impl End {
         let sends = Queue::new(context, sends as u32, events)?;
         let receives = Queue::new(context, receives as u32, events)?;
         let spread = fields.map(|fields| Spread::new(&pd, &receives, &settings, fields)).transpose()?;
-        let srq = match settings.options.use_srq {
-            true => Some(Srq::new(&pd, &SrqOptions::new(settings.rx_depth as u32))?),
-            false => None,
+        let xrcd = if kind == QpKind::XrcSend { Some(Xrcd::new(context)?) } else { None };
+        let depth = SrqOptions::new(settings.rx_depth as u32);
+        let srq = match (&xrcd, settings.options.use_srq) {
+            (Some(xrcd), _) => Some(Srq::xrc(&pd, xrcd, &receives.cq, &depth)?),
+            (None, true) => Some(Srq::new(&pd, &depth)?),
+            (None, false) => None,
         };
         let qps = (0..count).map(|number| {
-            let qp = match &srq {
-                Some(srq) => Qp::with_srq(&pd, &sends.cq, &receives.cq, srq, &options),
-                None => Qp::new(&pd, &sends.cq, &receives.cq, &options),
+            let receives_only = if half > 0 { number >= half } else { !is_sender };
+            let qp = match (&xrcd, &srq) {
+                (Some(xrcd), _) if receives_only => Qp::xrc_receiver(xrcd),
+                (None, Some(srq)) => Qp::with_srq(&pd, &sends.cq, &receives.cq, srq, &options),
+                _ => Qp::new(&pd, &sends.cq, &receives.cq, &options),
             };
             let mut qp = qp.map_err(|error| device::too_many(error, count, number))?;
             if kind == QpKind::Ud {
@@ -175,14 +185,15 @@ impl End {
         });
         let qps = qps.collect::<Result<Vec<_>, Failure>>()?;
         let lid = context.port(port)?.legacy_resp.lid;
+        let srqn = if xrcd.is_some() { srq.as_ref().map_or(0, Srq::number) } else { 0 };
         let own = qps.iter().enumerate().map(|(number, qp)| Keys {
             lid,
             out_reads: outs,
             qpn: qp.qpn(),
             psn: random_psn(),
             rkey: mr.rkey(),
-            address: mr.address() + ((settings.qps + number) * area) as u64,
-            srqn: 0,
+            address: mr.address() + ((settings.qps + number % settings.qps) * area) as u64,
+            srqn,
             gid: Some(gid),
         });
         let own = own.collect();
@@ -198,6 +209,7 @@ impl End {
             spread,
             group: None,
             qps,
+            half,
             srq,
             qkey,
             ahs: Vec::new(),
@@ -236,7 +248,9 @@ impl End {
         // The other end answers as many at once as it says; this one may not be able to ask for so many.
         let most = self.mr.pd().context().device()?.base.max_qp_init_rd_atom.min(255);
         let mut labels = options.flow_label.iter().cycle();
-        for ((qp, own), other) in self.qps.iter_mut().zip(&self.own).zip(&self.other) {
+        // What sends here is connected to what receives there, and the other way round.
+        let others = self.other.iter().cycle().skip(self.half);
+        for ((qp, own), other) in self.qps.iter_mut().zip(&self.own).zip(others) {
             let path = Path {
                 flow_label: labels.next().map_or(0, |label| *label as u32),
                 port,
@@ -329,7 +343,8 @@ impl End {
         signalled: impl Fn(u64) -> bool,
     ) -> Result<(), Failure> {
         let inline = self.size <= self.settings.inline;
-        let place = qp * self.area;
+        let (place, peer) = (qp * self.area, qp + self.half);
+        let xrc = self.settings.connection == Connection::Xrc;
         let first = self.round(number);
         let step = if count > 1 { 0 } else { first };
         let (flows, flow_area) = (self.flows.filter(|flows| flows.count > 1), self.flow_area());
@@ -343,24 +358,27 @@ impl End {
                 Verb::Send => {
                     batch.send(id);
                     if let Some(ah) = self.ahs.get(qp) {
-                        batch.to(ah, self.other[qp].qpn, self.qkey);
+                        batch.to(ah, self.other[peer].qpn, self.qkey);
                     }
                 }
                 Verb::Write => {
-                    let (address, rkey) = remote(&self.other[qp]);
+                    let (address, rkey) = remote(&self.other[peer]);
                     batch.write(id, address, rkey);
                 }
                 Verb::Read => {
-                    let (address, rkey) = remote(&self.other[qp]);
+                    let (address, rkey) = remote(&self.other[peer]);
                     batch.read(id, address, rkey);
                 }
                 Verb::Atomic => {
-                    let (address, rkey) = remote(&self.other[qp]);
+                    let (address, rkey) = remote(&self.other[peer]);
                     match self.settings.atomic {
                         Atomic::FetchAdd => batch.fetch_add(id, address, rkey, ATOMIC_ADD),
                         Atomic::CompareSwap => batch.compare_swap(id, address, rkey, ATOMIC_ADD, ATOMIC_SWAP),
                     };
                 }
+            }
+            if xrc {
+                batch.to_srq(self.other[peer].srqn);
             }
             if self.settings.imm {
                 // What it is says nothing, as perftest's.

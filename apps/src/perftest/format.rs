@@ -90,7 +90,7 @@ pub fn test_info(settings: &Settings, facts: &Facts<'_>) -> String {
         line(format_args!("MultiCast runs on UD!"));
     }
     line(format_args!("Dual-port       : OFF\t\tDevice         : {}", facts.device));
-    line(format_args!("Number of qps   : {}\t\tTransport type : IB", settings.qps));
+    line(format_args!("Number of qps   : {}\t\tTransport type : IB", settings.queue_pairs()));
     let (connection, srq) = (settings.connection.name(), on(settings.options.use_srq));
     line(format_args!("Connection type : {connection}\t\tUsing SRQ      : {srq}"));
     line(format_args!("PCIe relax order: OFF\t\tLock-free      : ON"));
@@ -140,7 +140,7 @@ fn hexadecimal(value: u64, width: usize) -> String {
 
 /// One end of a queue pair; `whose` is `local` or `remote`.
 #[must_use]
-pub fn address(whose: &str, verb: Verb, keys: &Keys) -> String {
+pub fn address(whose: &str, verb: Verb, connection: Connection, keys: &Keys) -> String {
     let number = |value: u32| hexadecimal(value.into(), 6);
     let mut text = format!(
         " {whose} address: LID {} QPN {} PSN {}",
@@ -155,6 +155,9 @@ pub fn address(whose: &str, verb: Verb, keys: &Keys) -> String {
         }
         Verb::Send | Verb::Atomic => Ok(()),
     };
+    if connection == Connection::Xrc {
+        let _ = write!(text, " SRQn {}", hexadecimal(keys.srqn.into(), 8));
+    }
     text.push('\n');
     if let Some(gid) = keys.gid {
         let bytes: Vec<String> = gid.iter().map(|byte| format!("{byte:02}")).collect();
@@ -325,18 +328,22 @@ mod tests {
         };
         let tail = " GID: 00:00:00:00:00:00:00:00:00:00:255:255:10:00:00:02\n";
         assert_eq!(
-            address("local", Verb::Send, &keys),
+            address("local", Verb::Send, Connection::Rc, &keys),
             format!(" local address: LID 0000 QPN 0x0011 PSN 0xa3c9f0\n{tail}")
         );
         assert_eq!(
-            address("remote", Verb::Write, &keys),
+            address("remote", Verb::Write, Connection::Uc, &keys),
             format!(
                 " remote address: LID 0000 QPN 0x0011 PSN 0xa3c9f0 RKey 0x001234 VAddr 0x007f12a0001000\n{tail}"
             )
         );
-        let keys = Keys { gid: None, ..keys };
+        let keys = Keys { gid: None, srqn: 0x21, ..keys };
         assert_eq!(
-            address("local", Verb::Read, &keys),
+            address("local", Verb::Send, Connection::Xrc, &keys),
+            " local address: LID 0000 QPN 0x0011 PSN 0xa3c9f0 SRQn 0x000021\n"
+        );
+        assert_eq!(
+            address("local", Verb::Read, Connection::Rc, &keys),
             " local address: LID 0000 QPN 0x0011 PSN 0xa3c9f0 OUT 0x10\n"
         );
     }

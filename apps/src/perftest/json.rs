@@ -75,7 +75,7 @@ pub fn file(settings: &Settings, facts: &Facts<'_>, rows: &[Value]) -> Value {
     tell("test", title(settings).replace(' ', "_").into());
     tell("Dual_port", "OFF".into());
     tell("Device", facts.device.into());
-    tell("Number_of_qps", settings.qps.into());
+    tell("Number_of_qps", settings.queue_pairs().into());
     tell("Transport_type", "IB".into());
     tell("Connection_type", settings.connection.name().into());
     tell("Using_SRQ", on(settings.options.use_srq).into());

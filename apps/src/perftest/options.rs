@@ -19,7 +19,7 @@ pub struct Options {
     /// Measure bidirectional bandwidth: both ends send at the same time
     #[arg(short = 'b', long)]
     pub bidirectional: bool,
-    /// QP transport: RC, UC or UD
+    /// QP transport: RC, UC, UD or XRC
     #[arg(short = 'c', long, value_name = "TYPE", default_value = "RC")]
     pub connection: Connection,
     /// Report times in CPU cycles instead of microseconds (latency)
@@ -142,7 +142,7 @@ pub struct Options {
     /// Print a single number: bandwidth, message_rate or latency
     #[arg(long, value_name = "WHAT")]
     pub output: Option<Output>,
-    /// Use one shared receive queue for all QPs (send tests, --write_with_imm)
+    /// Use one shared receive queue for all QPs (send tests, --write_with_imm); XRC always does
     #[arg(long = "use-srq")]
     pub use_srq: bool,
     /// Report bandwidth in Gbit/s instead of MiB/s
@@ -284,6 +284,9 @@ pub enum Connection {
     /// Datagrams.
     #[value(name = "UD")]
     Ud,
+    /// Reliable; a message names the shared receive queue that it is for, and a queue pair either sends or receives.
+    #[value(name = "XRC")]
+    Xrc,
     /// Frames: the raw Ethernet tests, which have no other.
     #[value(skip)]
     RawEth,
@@ -297,6 +300,7 @@ impl Connection {
             Self::Rc => "RC",
             Self::Uc => "UC",
             Self::Ud => "UD",
+            Self::Xrc => "XRC",
             Self::RawEth => "RawEth",
         }
     }

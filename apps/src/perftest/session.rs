@@ -286,7 +286,7 @@ impl<'a> Session<'a> {
             || settings.bidirectional
             || latency && matches!(settings.test.verb, Verb::Send | Verb::Write);
         let receives = settings.takes_receives() && (!client || settings.bidirectional || latency);
-        let mut end = End::new(device, settings, port, gid, &met)?;
+        let mut end = End::new(device, settings, port, gid, &met, sends)?;
         if let Some(group) = end.settings.group(client).filter(|_| receives) {
             end.join(group)?;
         }
@@ -349,7 +349,7 @@ impl<'a> Session<'a> {
         let verb = self.settings().test.verb;
         // As the original, which shows no memory of WRITEs with immediate data.
         let shown = if self.settings().imm { Verb::Send } else { verb };
-        let full = self.full();
+        let (full, connection) = (self.full(), self.settings().connection);
         let managed = self.settings().options.rdma_cm;
         if managed {
             self.step(true)?;
@@ -389,13 +389,13 @@ impl<'a> Session<'a> {
         }
         if full {
             let text: String =
-                self.end.own.iter().map(|keys| format::address("local", shown, keys)).collect();
+                self.end.own.iter().map(|keys| format::address("local", shown, connection, keys)).collect();
             self.console.print(&text);
         }
         for number in 0..count {
             let other = self.trade(number, true)?;
             if full {
-                self.console.print(&format::address("remote", shown, &other));
+                self.console.print(&format::address("remote", shown, connection, &other));
             }
         }
         if verb != Verb::Send {

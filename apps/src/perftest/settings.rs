@@ -166,6 +166,9 @@ impl Settings {
             options.connection = Connection::Ud;
         }
         refuse(test, &options)?;
+        // A message of XRC is for a shared receive queue, and keys are looked up in that queue's domain: it is there also where nothing
+        // is received.
+        options.use_srq |= options.connection == Connection::Xrc;
         let bandwidth = kind == Kind::Bandwidth;
         let imm = options.write_with_imm || options.send_with_imm;
         let takes_receives = verb == Verb::Send || imm;
@@ -195,7 +198,8 @@ impl Settings {
         if let Extent::Iterations(iterations) = extent {
             tx_depth = tx_depth.min(iterations);
             rx_depth = rx_depth.min(iterations);
-            if takes_receives && options.connection != Connection::Rc && options.rx_depth.is_none() {
+            let reliable = matches!(options.connection, Connection::Rc | Connection::Xrc);
+            if takes_receives && !reliable && options.rx_depth.is_none() {
                 // Nothing holds the sender back, so all that will come has room, as far as a queue goes.
                 rx_depth = iterations.min(16_000);
             }
@@ -226,7 +230,7 @@ impl Settings {
         }
         cq_mod = cq_mod.min(tx_depth);
         let qps = options.qp as usize;
-        if options.use_srq && (qps as u64) > rx_depth {
+        if options.use_srq && takes_receives && (qps as u64) > rx_depth {
             return Err(format!(
                 "-r {rx_depth} is too small for -q {qps} on one shared receive queue: give at least {qps}"
             ));
@@ -289,6 +293,20 @@ impl Settings {
     #[must_use]
     pub fn takes_receives(&self) -> bool {
         self.test.verb == Verb::Send || self.imm
+    }
+
+    /// Whether each end has queue pairs of XRC that send, and as many that receive: where messages, or answers, go both ways. Source:
+    /// linux-rdma/perftest `src/perftest_resources.c`, `ctx_xrc_qp_create`.
+    #[must_use]
+    pub fn has_halves(&self) -> bool {
+        let both_ways = self.bidirectional || self.test.kind == Kind::Latency;
+        self.connection == Connection::Xrc && both_ways
+    }
+
+    /// Queue pairs that an end makes.
+    #[must_use]
+    pub fn queue_pairs(&self) -> usize {
+        if self.has_halves() { 2 * self.qps } else { self.qps }
     }
 
     /// Whether the ends meet through a connection manager.
@@ -401,6 +419,9 @@ mod tests {
             (Send, Latency, "-c UD", 2, 1000, 1, 1000, 1, 188),
             (Send, Bandwidth, "-s 4K -n 100", 4096, 100, 100, 100, 100, 0),
             (Send, Bandwidth, "-c UC -n 50000 -s 64", 64, 50000, 128, 16000, 100, 0),
+            (Send, Bandwidth, "-c XRC -n 50000 -s 64", 64, 50000, 128, 512, 100, 0),
+            (Send, Latency, "-c XRC", 2, 1000, 1, 512, 1, 236),
+            (Read, Bandwidth, "-c XRC -q 4", 65536, 1000, 128, 1, 1, 0),
             (Write, Bandwidth, "-l 32 -s 64 -n 64", 64, 64, 64, 1, 32, 0),
         ] {
             let found = settled(verb, kind, line).unwrap();
@@ -449,6 +470,11 @@ mod tests {
                 "--rate_limit_type HW or PP is not supported by",
             ),
             (WRITE_BW, "-R -c UC", "-R cannot be combined with -c UC: RDMA CM connects RC and UD"),
+            (SEND_BW, "-c XRC -R", "-R cannot be combined with -c XRC: RDMA CM connects RC and UD"),
+            (SEND_BW, "-c XRC -q 8 -r 4", "-r 4 is too small for -q 8 on one shared receive queue"),
+            (WRITE_BW, "-c XRC --use-srq", "--use-srq is not supported by write_bw: only send tests"),
+            (WRITE_BW, "-c XRC -r 16", "-r is not supported by write_bw: only send tests"),
+            (WRITE_BW, "-c XRC --data_validation", "--data_validation requires -c RC"),
             (SEND_BW, "-R -g", "-R cannot be combined with -g: a multicast group has no connection"),
             (SEND_BW, "-R -x 1", "-R cannot be combined with -x or --ipv6: the address chooses the GID"),
             (SEND_BW, "-R -m 512", "-R cannot be combined with -m: RDMA CM chooses the MTU"),

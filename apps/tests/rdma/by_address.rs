@@ -68,6 +68,8 @@ fn other_queue_pairs_and_directions() {
         (send, "-z -c UD -b -n 100 -s 500"),
         (send, "-z -c UC -n 100 -s 5000 -q 2"),
         (read, "-z -n 50 -s 5000"),
+        (send, "-z -c XRC -n 100 -s 5000 -q 2 -b"),
+        (read, "-z -c XRC -n 50 -s 5000"),
     ] {
         let [server, client] = pair(program, options);
         report(&server);

@@ -8,6 +8,7 @@ mod place;
 mod raw_ethernet;
 mod strangers;
 mod telemetry;
+mod xrc;
 
 use std::process::Command;
 use std::time::Duration;

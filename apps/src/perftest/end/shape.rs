@@ -8,6 +8,9 @@ use crate::perftest::settings::{Settings, Verb};
 use crate::rdma::queue::Queue;
 use crate::rdma::{Failure, device};
 
+/// That a device has XRC. Source: rdma-core `libibverbs/verbs.h`, `enum ibv_device_cap_flags`.
+const XRC: u32 = 1 << 20;
+
 /// Types and sizes of queues, as far as the device has them.
 pub(super) struct Shape {
     pub(super) kind: QpKind,
@@ -42,8 +45,14 @@ impl Shape {
             Connection::Rc => QpKind::Rc,
             Connection::Uc => QpKind::Uc,
             Connection::Ud => QpKind::Ud,
+            // Of those that send; the others have no sizes.
+            Connection::Xrc => QpKind::XrcSend,
             Connection::RawEth => QpKind::Raw,
         };
+        if kind == QpKind::XrcSend && limits.device_cap_flags & XRC == 0 {
+            let name = &device.name;
+            return Err(Failure::Usage(format!("-c XRC is not supported by {name}: use -c RC")));
+        }
         if settings.options.rx_depth.is_none() {
             settings.rx_depth = settings.rx_depth.min(limits.max_qp_wr as usize);
         }
@@ -58,8 +67,10 @@ impl Shape {
         let sends = settings.tx_depth * settings.qps;
         let receives = if shared { settings.rx_depth } else { settings.rx_depth * settings.qps };
         device::check_depth(device, &options, sends.max(receives) as u64, ("-t", "-r"))?;
-        if !spreads && settings.qps as u64 > u64::from(limits.max_qp) {
-            return beyond("-q", settings.qps as u64, limits.max_qp);
+        // Those of XRC that send have as many beside them that receive.
+        let most = limits.max_qp / if settings.has_halves() { 2 } else { 1 };
+        if !spreads && settings.qps as u64 > u64::from(most) {
+            return beyond("-q", settings.qps as u64, most);
         }
         Ok(Self { kind, outs, options, sends, receives })
     }

@@ -79,7 +79,7 @@ pub(super) fn refuse(test: Test, options: &Options) -> Result<(), String> {
         ),
         (
             connection == Connection::Uc && matches!(verb, Verb::Read | Verb::Atomic),
-            Unsupported("-c UC", "reads and atomics require RC"),
+            Unsupported("-c UC", "reads and atomics require RC or XRC"),
         ),
         (
             (options.rdma_cm || options.comm_rdma_cm) && connection == Connection::RawEth,
@@ -88,6 +88,10 @@ pub(super) fn refuse(test: Test, options: &Options) -> Result<(), String> {
         (
             options.rdma_cm && connection == Connection::Uc,
             Conflict("-R", "-c UC", "RDMA CM connects RC and UD QPs; use one of them"),
+        ),
+        (
+            options.rdma_cm && connection == Connection::Xrc,
+            Conflict("-R", "-c XRC", "RDMA CM connects RC and UD QPs; use one of them"),
         ),
         (options.rdma_cm && options.mcg, Conflict("-R", "-g", "a multicast group has no connection; use -z")),
         (
