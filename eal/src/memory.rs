@@ -33,7 +33,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pollux_config::{HugeUnlink, MemorySpec};
 
 use crate::hugepage;
-use crate::region::{MemoryError, Region, Zone, current_cpu};
+use crate::region::{MemoryError, PAGE_BYTES, Region, Zone, current_cpu};
 use crate::topology::{SocketId, Topology};
 pub use report::{MemoryStats, RegionStats, ZoneInfo};
 
@@ -93,6 +93,8 @@ pub struct ZoneRequest {
     pub bound: Option<usize>,
     /// NUMA node; `None`: that of the caller if it has room, else any.
     pub socket: Option<SocketId>,
+    /// Whether nothing but huge pages will do.
+    pub huge: bool,
 }
 
 /// The memory of one `Eal`. A clone is another handle; the mappings live until the last handle, region and zone are
@@ -166,7 +168,7 @@ impl Memory {
         align: usize,
         socket: Option<SocketId>,
     ) -> Result<Zone, MemoryError> {
-        self.reserve_as(name, &ZoneRequest { bytes, align, bound: None, socket })
+        self.reserve_as(name, &ZoneRequest { bytes, align, bound: None, socket, huge: false })
     }
 
     /// Like [`reserve`](Self::reserve), with all parameters.
@@ -174,7 +176,7 @@ impl Memory {
     /// # Errors
     /// As [`reserve`](Self::reserve).
     pub fn reserve_as(&self, name: &str, request: &ZoneRequest) -> Result<Zone, MemoryError> {
-        let &ZoneRequest { bytes, align, bound, socket } = request;
+        let &ZoneRequest { bytes, align, bound, socket, huge } = request;
         let name_owned = || name.to_owned();
         if bytes == 0 || bytes > BYTES_MAX {
             return Err(MemoryError::Size { name: name_owned(), bytes, max: BYTES_MAX });
@@ -195,7 +197,10 @@ impl Memory {
         }
         let sockets = socket.map_or_else(|| self.sockets_near(), |socket| vec![socket]);
         for &socket in &sockets {
-            let there = regions.iter().filter(|region| region.socket() == Some(socket));
+            let suits = |region: &&Region| {
+                region.socket() == Some(socket) && (!huge || region.page_size() > PAGE_BYTES)
+            };
+            let there = regions.iter().filter(suits);
             if let Some(zone) = there.into_iter().find_map(|region| region.take(name, bytes, align, bound)) {
                 return Ok(zone);
             }

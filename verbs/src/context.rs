@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::provider::mlx5::hca::{FrameLimits, Hca};
-use pollux_eal::memory::Memory;
+use pollux_eal::memory::{Memory, ZoneRequest};
 use pollux_eal::region::Zone;
 use pollux_eal::topology::SocketId;
 use pollux_mlx5_common::clock::AdapterClock;
@@ -276,9 +276,23 @@ impl Context {
     /// # Errors
     /// Memory could not be allocated.
     pub fn reserve(&self, bytes: usize) -> Result<Zone, VerbsError> {
+        self.reserve_as(bytes, false)
+    }
+
+    /// The same, of huge pages and of nothing else.
+    ///
+    /// # Errors
+    /// Too few huge pages are free ([`MemoryError::NoHugePages`](pollux_eal::region::MemoryError::NoHugePages)), or may not be used.
+    pub fn reserve_huge(&self, bytes: usize) -> Result<Zone, VerbsError> {
+        self.reserve_as(bytes, true)
+    }
+
+    fn reserve_as(&self, bytes: usize, huge: bool) -> Result<Zone, VerbsError> {
         let name = format!("verbs {:p} {}", Arc::as_ptr(&self.0), self.object_number());
         let memory = &self.0.options.memory;
-        let sized = |socket| memory.reserve(&name, bytes.max(1), pollux_eal::region::PAGE_BYTES, socket);
+        let (bytes, align) = (bytes.max(1), pollux_eal::region::PAGE_BYTES);
+        let sized =
+            |socket| memory.reserve_as(&name, &ZoneRequest { bytes, align, bound: None, socket, huge });
         let socket = self.0.options.socket;
         sized(socket)
             .or_else(|error| if socket.is_some() { sized(None) } else { Err(error) })

@@ -123,6 +123,16 @@ impl Mr {
         Self::register(pd, zone, access).map_err(|refused| refused.0)
     }
 
+    /// Allocates zeroed memory of huge pages alone, and registers it.
+    ///
+    /// # Errors
+    /// As [`Context::reserve_huge`](crate::Context::reserve_huge), or what the kernel says.
+    pub fn allocate_huge(pd: &Pd, bytes: usize, access: Access) -> Result<Self, VerbsError> {
+        let mut zone = pd.context().reserve_huge(bytes)?;
+        zone.clear();
+        Self::register(pd, zone, access).map_err(|refused| refused.0)
+    }
+
     /// The kernel's handle, for whoever shall [import](Self::import) it; none of what was imported itself.
     #[must_use]
     pub fn handle(&self) -> Option<MrHandle> {

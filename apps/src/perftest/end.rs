@@ -16,9 +16,10 @@ mod round;
 mod shape;
 
 use pollux_bringup::RdmaDevice;
+use pollux_eal::region::MemoryError;
 use pollux_verbs::{
     Access, Ah, Batch, Connection as Link, HashFields, Mr, Mtu, Path, Pd, Qp, QpAttributes, QpKind, QpState,
-    Srq, SrqOptions, Xrcd, random_psn,
+    Srq, SrqOptions, VerbsError, Xrcd, random_psn,
 };
 
 use super::options::{Atomic, Connection};
@@ -138,14 +139,7 @@ impl End {
         let context = &device.context;
         let pd = Pd::new(context)?;
         let (cycle, line) = (cycle as usize, line as usize);
-        // A datagram's header stands before its data, on the line before.
-        let places = match flows {
-            Some(flows) => flows.count as usize,
-            // Each message under way has a place of its own.
-            None if settings.options.data_validation => settings.tx_depth,
-            None => 1,
-        };
-        let area = (settings.size as usize).max(cycle).next_multiple_of(line) * places + line;
+        let area = area(&settings, flows, (cycle, line));
         let rights = match verb {
             Verb::Send => Access::empty(),
             // What was written is read back.
@@ -155,7 +149,13 @@ impl End {
             Verb::Atomic => Access::REMOTE_ATOMIC,
         };
         let qkey = if settings.options.rdma_cm { DATAGRAM_QKEY } else { QKEY };
-        let mr = Mr::allocate(&pd, area * settings.qps * 2, Access::LOCAL_WRITE | rights)?;
+        let (bytes, access) = (area * settings.qps * 2, Access::LOCAL_WRITE | rights);
+        let mr = match settings.options.use_hugepages {
+            true => {
+                Mr::allocate_huge(&pd, bytes, access).map_err(|error| without_huge_pages(error, bytes))?
+            }
+            false => Mr::allocate(&pd, bytes, access)?,
+        };
         let events = settings.options.events;
         let sends = Queue::new(context, sends as u32, events)?;
         let receives = Queue::new(context, receives as u32, events)?;
@@ -461,6 +461,33 @@ impl End {
     #[must_use]
     pub fn is_latency(&self) -> bool {
         self.settings.test.kind == Kind::Latency
+    }
+}
+
+/// Bytes of one queue pair's place to send from, and of its place to receive in. Small messages go round in `cycle` bytes of it, in lines
+/// of the cache.
+fn area(settings: &Settings, flows: Option<Flows>, (cycle, line): (usize, usize)) -> usize {
+    let places = match flows {
+        Some(flows) => flows.count as usize,
+        // Each message under way has a place of its own.
+        None if settings.options.data_validation => settings.tx_depth,
+        None => 1,
+    };
+    // A datagram's header stands before its data, on the line before.
+    (settings.size as usize).max(cycle).next_multiple_of(line) * places + line
+}
+
+/// What `--use_hugepages` says where there are none.
+fn without_huge_pages(error: VerbsError, bytes: usize) -> Failure {
+    match error {
+        VerbsError::Memory { source: MemoryError::NoHugePages { free, mend, .. }, .. } => {
+            let pool = "/proc/sys/vm/nr_hugepages";
+            let also = if mend.contains("nr_hugepages") { format!(" (or {pool})") } else { String::new() };
+            Failure::Error(format!(
+                "--use_hugepages: not enough huge pages for message buffers of {bytes} bytes: {free}; {mend}{also}, or leave --use_hugepages out"
+            ))
+        }
+        error => error.into(),
     }
 }
 

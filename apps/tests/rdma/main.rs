@@ -3,6 +3,7 @@
 mod by_address;
 mod connections;
 mod explain;
+mod hugepages;
 mod mistakes;
 mod place;
 mod raw_ethernet;

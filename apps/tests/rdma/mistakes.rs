@@ -139,6 +139,11 @@ const OPTIONS: &[(&str, &str, &str)] = &[
         "--server -B 02:00:00:00:00:01 -c XRC",
         "-c is not supported by raw_ethernet_bw: it always uses raw",
     ),
+    (
+        RAW,
+        "--server -v -B 02:00:00:00:00:01 -E 02:00:00:00:00:02 --use_hugepages",
+        "-v cannot be combined with --use_hugepages: ",
+    ),
     (SEND, "-n 1000 -l 3", "-n 1000 is not a multiple of -l 3"),
     (
         SEND,

@@ -19,12 +19,12 @@ impl Memory {
         request: &ZoneRequest,
         sockets: &[SocketId],
     ) -> Result<Zone, MemoryError> {
-        let &ZoneRequest { bytes, align, bound, .. } = request;
+        let &ZoneRequest { bytes, align, bound, huge, .. } = request;
         // A zone aligned to a power of two no smaller than itself crosses no multiple of a larger one.
         let align_region = if bound.is_some() { align.max(bytes.next_power_of_two()) } else { align };
         let mut refused = None;
         for &socket in sockets {
-            match self.grow(regions, name, bytes, align_region, socket) {
+            match self.grow(regions, name, bytes, align_region, socket, huge) {
                 Ok(region) => {
                     regions.push(region.clone());
                     let zone = region.take(name, bytes, align, bound);
@@ -45,6 +45,7 @@ impl Memory {
         bytes: usize,
         align: usize,
         socket: SocketId,
+        huge: bool,
     ) -> Result<Region, MemoryError> {
         let bytes = bytes.max(GROW_BYTES_MIN);
         let mut pools = self.pools(socket);
@@ -60,6 +61,9 @@ impl Memory {
                 Ok(region) => return Ok(region),
                 Err(error) => refused = Some(error),
             }
+        }
+        if huge {
+            return Err(refused.unwrap_or_else(|| self.no_huge(name, bytes, socket)));
         }
         self.demand_huge(name, bytes, socket)?;
         let region = self.map_ordinary(regions, name, bytes.next_multiple_of(THP_BYTES), align, socket)?;
@@ -96,6 +100,9 @@ impl Memory {
 
     /// What there is of huge pages, and what would make it enough for `bytes`.
     fn huge_pages_now(&self, pools: &[HugePool], bytes: usize, socket: SocketId) -> (String, String) {
+        if self.0.options.spec.no_huge {
+            return ("--no-huge forbids them".into(), "leave --no-huge out".into());
+        }
         self.hidden(pools).unwrap_or_else(|| {
             let mend = hugepage::command_for(pools, bytes, self.node_to_bind(socket));
             (hugepage::describe(pools), mend)
@@ -107,9 +114,13 @@ impl Memory {
         if self.0.dir_page_size.is_none() {
             return Ok(());
         }
+        Err(self.no_huge(name, bytes, socket))
+    }
+
+    fn no_huge(&self, name: &str, bytes: usize, socket: SocketId) -> MemoryError {
         let pools = self.pools(socket);
         let (free, mend) = self.huge_pages_now(&pools, bytes, socket);
-        Err(MemoryError::NoHugePages { name: name.to_owned(), bytes, free, mend })
+        MemoryError::NoHugePages { name: name.to_owned(), bytes, free, mend }
     }
 
     /// The pools that may be used for `socket`, largest pages first.

@@ -99,13 +99,13 @@ fn a_bounded_zone_crosses_no_multiple() {
     let mut held = Vec::new();
     for index in 0..60 {
         let (bytes, bound) = (100 + index * 700, 65_536);
-        let request = ZoneRequest { bytes, align: 64, bound: Some(bound), socket: None };
+        let request = ZoneRequest { bytes, align: 64, bound: Some(bound), socket: None, huge: false };
         let zone = memory.reserve_as(&format!("zone {index}"), &request).expect("memory");
         let first = zone.base().as_ptr().addr();
         assert_eq!(first / bound, (first + bytes - 1) / bound);
         held.push(zone);
     }
-    let large = ZoneRequest { bytes: 3 * MIB, align: 64, bound: Some(4 * MIB), socket: None };
+    let large = ZoneRequest { bytes: 3 * MIB, align: 64, bound: Some(4 * MIB), socket: None, huge: false };
     let zone = memory.reserve_as("large", &large).expect("memory");
     let first = zone.base().as_ptr().addr();
     assert_eq!(first / (4 * MIB), (first + 3 * MIB - 1) / (4 * MIB));
@@ -147,7 +147,7 @@ fn arguments_that_make_no_sense_are_refused() {
         assert!(matches!(error, MemoryError::Align { .. }), "{error}");
     }
     for bound in [0, 64, 100, 129] {
-        let request = ZoneRequest { bytes: 100, align: 64, bound: Some(bound), socket: None };
+        let request = ZoneRequest { bytes: 100, align: 64, bound: Some(bound), socket: None, huge: false };
         let error = memory.reserve_as("bound", &request).expect_err("refused");
         assert!(matches!(error, MemoryError::Bound { .. }), "{error}");
     }
@@ -296,6 +296,33 @@ fn two_memories_share_nothing() {
     assert_ne!(first.region().id(), second.region().id());
     assert_ne!(first.base(), second.base());
     assert_eq!((one.stats().zones.len(), two.stats().zones.len()), (1, 1));
+}
+
+#[test]
+fn who_wants_huge_pages_alone_gets_no_others() {
+    let request = |bytes| ZoneRequest { bytes, align: 64, bound: None, socket: None, huge: true };
+    let root = tree(&[
+        ("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "1\n"),
+        ("sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "0\n"),
+    ]);
+    let memory = Memory::new(under(root.path(), MemorySpec::default())).expect("nothing to map yet");
+    let (_ordinary, _log) =
+        logged(|| memory.reserve("ordinary", MIB, 64, None).expect("ordinary pages serve"));
+    let (refused, log) = logged(|| memory.reserve_as("buffers", &request(3 * MIB)));
+    assert_eq!(
+        message(refused),
+        "cannot allocate 3 MiB of hugepages for buffers: 0 of 1 pages of 2 MiB free; as root, `echo 3 > \
+         /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages`"
+    );
+    assert_eq!(log, "", "the error says it all");
+    // Not in what is free of ordinary pages either.
+    let text = message(memory.reserve_as("small", &request(64)));
+    assert!(text.starts_with("cannot allocate 2 MiB of hugepages for small"), "{text}");
+    assert_eq!(memory.regions().len(), 1, "nothing was mapped");
+
+    let memory = Memory::new(under(Path::new("/"), no_huge())).expect("nothing to map yet");
+    let text = message(memory.reserve_as("buffers", &request(64)));
+    assert!(text.ends_with("for buffers: --no-huge forbids them; leave --no-huge out"), "{text}");
 }
 
 #[test]

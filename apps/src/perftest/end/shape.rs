@@ -3,11 +3,14 @@
 use pollux_bringup::{BringupError, RdmaDevice};
 use pollux_verbs::{Pd, Qp, QpKind, QpOptions};
 
+use super::{area, without_huge_pages};
 use crate::perftest::options::Connection;
 use crate::perftest::settings::{Settings, Verb};
 use crate::rdma::queue::Queue;
 use crate::rdma::{Failure, device};
 
+/// Bytes in which small messages go round, and of a line of the cache, as most machines have them.
+const PLACE: (usize, usize) = (4096, 64);
 /// That a device has XRC. Source: rdma-core `libibverbs/verbs.h`, `enum ibv_device_cap_flags`.
 const XRC: u32 = 1 << 20;
 
@@ -83,6 +86,12 @@ impl Shape {
 /// It has not.
 pub fn check(device: &RdmaDevice, settings: &Settings) -> Result<(), Failure> {
     let shape = Shape::of(device, &mut settings.clone(), false)?;
+    if settings.options.use_hugepages {
+        // They stay this process's, and are taken again for the buffers, whose places the other end may make larger yet.
+        let bytes = area(settings, None, PLACE) * settings.qps * 2;
+        let zone = device.context.reserve_huge(bytes);
+        drop(zone.map_err(|error| without_huge_pages(error, bytes))?);
+    }
     let pd = Pd::new(&device.context)?;
     let queue = Queue::new(&device.context, (settings.tx_depth + settings.rx_depth) as u32, false)?;
     match (Qp::new(&pd, &queue.cq, &queue.cq, &shape.options), settings.options.inline) {

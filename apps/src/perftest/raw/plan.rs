@@ -394,6 +394,10 @@ fn refuse(kind: Kind, options: &RawOptions) -> Result<(), String> {
             options.raw_mcast && (base.bidirectional || options.mac_fwd),
             Conflict("--raw_mcast", "-b or -v", "multicast is one-way"),
         ),
+        (
+            options.mac_fwd && base.use_hugepages,
+            Conflict("-v", "--use_hugepages", "frames wait in memory of another kind to be forwarded"),
+        ),
         (options.mac_fwd && latency, Unsupported("-v", "only bandwidth tests support it")),
         (
             options.mac_fwd && (base.seconds.is_some() || base.run_infinitely),
