@@ -82,8 +82,10 @@ impl Bridge {
         self.addresses();
     }
 
-    /// All that two hosts may want of each other.
-    fn exercise(&self, mebibytes: usize) {
+    /// All that two hosts may want of each other. `POLLUX_MEBIBYTES` is how much they transfer each way; 64 if it is not set.
+    fn exercise(&self) {
+        let mebibytes =
+            std::env::var("POLLUX_MEBIBYTES").ok().and_then(|text| text.parse().ok()).unwrap_or(64);
         ping(&self.a, &["-4", "-c", "1000", "-i", "0.002", B4], 1000);
         ping(&self.b, &["-6", "-c", "100", "-i", "0.002", A6], 100);
         // With "do not fragment": 28 and 8 bytes of headers around a payload that fills the frame.
@@ -217,7 +219,7 @@ fn af_packet_with_the_offloads_a_veth_comes_with() {
     }
     let bridge = Bridge::veth();
     let running = l2fwd(&bridge.middle, ["net_af_packet0,iface=left", "net_af_packet1,iface=right"]);
-    bridge.exercise(256);
+    bridge.exercise();
     ends_well(running);
 }
 
@@ -236,7 +238,7 @@ fn af_packet_without_offloads() {
         must(&mut host.command("ethtool", &[&off[..], &["txvlan", "off", "rxvlan", "off"]].concat()));
     }
     let running = l2fwd(&bridge.middle, ["net_af_packet0,iface=left", "net_af_packet1,iface=right"]);
-    bridge.exercise(256);
+    bridge.exercise();
     ends_well(running);
 }
 
@@ -258,7 +260,7 @@ fn af_xdp_in_jumbo_size() {
     }
     let bridge = closing();
     let running = l2fwd(&bridge.middle, XDP);
-    bridge.exercise(256);
+    bridge.exercise();
     ends_well(running);
 }
 
@@ -293,7 +295,7 @@ fn taps_that_are_moved_away() {
     let bridge = Bridge::apart();
     let running = l2fwd(&bridge.middle, ["net_tap0,iface=left", "net_tap1,iface=right"]);
     bridge.take_taps();
-    bridge.exercise(256);
+    bridge.exercise();
     ends_well(running);
 }
 
@@ -372,9 +374,9 @@ fn idle(devices: [&str; 2], place: impl Fn() -> Bridge, move_away: bool) {
             // An lcore that no packet woke would sleep on, for 15 of its 20 ms.
             assert!(at(50) < patient(Duration::from_millis(10)).as_secs_f64() * 1e3, "{} ms", at(50));
         }
-        transfer(&bridge.a, &bridge.b, &format!("{B4}:7001"), 32);
+        transfer(&bridge.a, &bridge.b, &format!("{B4}:7001"), 8);
         std::thread::sleep(Duration::from_millis(50));
-        transfer(&bridge.b, &bridge.a, &format!("{A4}:7002"), 32);
+        transfer(&bridge.b, &bridge.a, &format!("{A4}:7002"), 8);
         // A link that goes and comes back finds it asleep.
         bridge.b.ip(&["link", "set", "eth0", "down"]);
         std::thread::sleep(Duration::from_millis(50));

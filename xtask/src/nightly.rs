@@ -35,6 +35,7 @@ pub(crate) fn nightly(args: &Args) -> Outcome {
     };
     step("seeds", seeds(args.seeds));
     step("packets", packets());
+    step("transfers", transfers());
     step("loom", loom(None));
     step("relaxations", relax::relaxations());
     step("mutants", mutant::mutants(&mutant::Args::all()));
@@ -62,6 +63,11 @@ fn seeds(count: u32) -> Outcome {
 fn packets() -> Outcome {
     let test = ["test", "--package=pollux-pmd-mlx", "--test=model", "crossing"];
     must(cargo(&test).env("POLLUX_PACKETS", "10000000"))
+}
+
+/// Between hosts that forwarders join, four times as much as `check` transfers.
+fn transfers() -> Outcome {
+    must(cargo(&["test", "--workspace", "--test=traffic"]).env("POLLUX_MEBIBYTES", "256"))
 }
 
 /// The rings and the pools under Miri, where a toolchain has it. The product stays on stable.
