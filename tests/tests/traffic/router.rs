@@ -128,6 +128,9 @@ fn dropped(report: &serde_json::Value, port: usize, reason: &str) -> u64 {
     report["ports"][port]["dropped"][reason].as_u64().unwrap_or(0)
 }
 
+/// A host's kernel tells of the multicast groups that it is in (IGMP, MLD) with one hop left, when it likes: so often at most.
+const OWN_REPORTS: u64 = 8;
+
 #[test]
 fn hosts_of_three_networks_reach_each_other() {
     if !require(&[Need::Root, Need::Net]) {
@@ -155,7 +158,9 @@ fn hosts_of_three_networks_reach_each_other() {
     let done = running.interrupt();
     assert!(done.status.success(), "{}", done.stderr.join("\n"));
     let report = done.report();
-    assert_eq!(dropped(&report, 0, "ttl_expired"), 6, "{report}");
+    let expired = |port| dropped(&report, port, "ttl_expired");
+    assert!((6..=6 + OWN_REPORTS).contains(&expired(0)), "{report}");
+    assert!((1..3).all(|port| expired(port) <= OWN_REPORTS), "{report}");
     for port in 0..3 {
         assert_eq!(dropped(&report, port, "tx_full"), 0, "{report}");
         assert_eq!(
