@@ -243,8 +243,9 @@ impl Kernel {
     /// The GUID of the node that an ID leads to, and the port. Source: Linux `drivers/infiniband/core/cma.c`, where an ID that has a device
     /// is never given another.
     fn node(&self, id: u64) -> Result<Option<(u64, u8)>, CmError> {
-        if let Some(known) = self.record(id)?.0.device {
-            return Ok(Some(known));
+        let known = self.table().ids.get(&id).and_then(|record| record.device);
+        if known.is_some() {
+            return Ok(known);
         }
         let told = self.query(id)?;
         let guid = u64::from_be_bytes(told.node_guid);
