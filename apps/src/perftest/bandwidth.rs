@@ -214,8 +214,9 @@ pub fn run(
                 // it says all: they belong to no queue pair.
                 let which = own.iter().position(|keys| keys.qpn == wc.qpn()).unwrap_or(wc.id() as usize);
                 // Of XRC those that receive are numbered behind those that send.
-                list[which % qps].received += 1;
-                list[if shared { 0 } else { which % qps }].free += 1;
+                let which = if which < qps { which } else { which - qps };
+                list[which].received += 1;
+                list[if shared { 0 } else { which }].free += 1;
                 got += 1;
             })?;
         }

@@ -98,7 +98,14 @@ impl End {
         met: &Met,
         sends: bool,
     ) -> Result<Self, Failure> {
-        Self::make(device, settings, port, (gid.1, sends), (met.cycle_buffer, met.cache_line), None)
+        Self::make(
+            device,
+            settings,
+            port,
+            (gid.1, sends),
+            (met.cycle_buffer as usize, met.cache_line as usize),
+            None,
+        )
     }
 
     /// Makes memory and queues of an end that sends frames, or receives them: in a ring of each queue pair, or spread over as many
@@ -113,8 +120,6 @@ impl End {
         flows: Flows,
         spread: Option<HashFields>,
     ) -> Result<Self, Failure> {
-        /// Small frames go round in a page, in lines of the cache, as the original's.
-        const ROUND: (u32, u32) = (4096, 64);
         Self::make(device, settings, port, ([0; 16], true), ROUND, Some((flows, spread)))
     }
 
@@ -123,7 +128,7 @@ impl End {
         settings: Settings,
         port: u8,
         (gid, is_sender): ([u8; 16], bool),
-        (cycle, line): (u32, u32),
+        (cycle, line): (usize, usize),
         raw: Option<(Flows, Option<HashFields>)>,
     ) -> Result<Self, Failure> {
         let flows = raw.map(|(flows, _)| flows);
@@ -138,7 +143,6 @@ impl End {
 
         let context = &device.context;
         let pd = Pd::new(context)?;
-        let (cycle, line) = (cycle as usize, line as usize);
         let area = area(&settings, flows, (cycle, line));
         let rights = match verb {
             Verb::Send => Access::empty(),
@@ -464,6 +468,9 @@ impl End {
     }
 }
 
+/// Bytes in which small messages go round, and of a line of the cache, as the original's: of frames, and where the ends have not said theirs.
+const ROUND: (usize, usize) = (4096, 64);
+
 /// Bytes of one queue pair's place to send from, and of its place to receive in. Small messages go round in `cycle` bytes of it, in lines
 /// of the cache.
 fn area(settings: &Settings, flows: Option<Flows>, (cycle, line): (usize, usize)) -> usize {
@@ -481,10 +488,8 @@ fn area(settings: &Settings, flows: Option<Flows>, (cycle, line): (usize, usize)
 fn without_huge_pages(error: VerbsError, bytes: usize) -> Failure {
     match error {
         VerbsError::Memory { source: MemoryError::NoHugePages { free, mend, .. }, .. } => {
-            let pool = "/proc/sys/vm/nr_hugepages";
-            let also = if mend.contains("nr_hugepages") { format!(" (or {pool})") } else { String::new() };
             Failure::Error(format!(
-                "--use_hugepages: not enough huge pages for message buffers of {bytes} bytes: {free}; {mend}{also}, or leave --use_hugepages out"
+                "--use_hugepages: not enough huge pages for message buffers of {bytes} bytes: {free}; {mend}, or leave --use_hugepages out"
             ))
         }
         error => error.into(),

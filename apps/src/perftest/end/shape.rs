@@ -1,18 +1,13 @@
 //! What the queues of an end are to be: the settings held against the device.
 
 use pollux_bringup::{BringupError, RdmaDevice};
-use pollux_verbs::{Pd, Qp, QpKind, QpOptions};
+use pollux_verbs::{DeviceCaps, Pd, Qp, QpKind, QpOptions};
 
-use super::{area, without_huge_pages};
+use super::{ROUND, area, without_huge_pages};
 use crate::perftest::options::Connection;
 use crate::perftest::settings::{Settings, Verb};
 use crate::rdma::queue::Queue;
 use crate::rdma::{Failure, device};
-
-/// Bytes in which small messages go round, and of a line of the cache, as most machines have them.
-const PLACE: (usize, usize) = (4096, 64);
-/// That a device has XRC. Source: rdma-core `libibverbs/verbs.h`, `enum ibv_device_cap_flags`.
-const XRC: u32 = 1 << 20;
 
 /// Types and sizes of queues, as far as the device has them.
 pub(super) struct Shape {
@@ -52,7 +47,8 @@ impl Shape {
             Connection::Xrc => QpKind::XrcSend,
             Connection::RawEth => QpKind::Raw,
         };
-        if kind == QpKind::XrcSend && limits.device_cap_flags & XRC == 0 {
+        let caps = DeviceCaps::from_bits_retain(limits.device_cap_flags.into());
+        if kind == QpKind::XrcSend && !caps.contains(DeviceCaps::XRC) {
             let name = &device.name;
             return Err(Failure::Usage(format!("-c XRC is not supported by {name}: use -c RC")));
         }
@@ -88,7 +84,7 @@ pub fn check(device: &RdmaDevice, settings: &Settings) -> Result<(), Failure> {
     let shape = Shape::of(device, &mut settings.clone(), false)?;
     if settings.options.use_hugepages {
         // They stay this process's, and are taken again for the buffers, whose places the other end may make larger yet.
-        let bytes = area(settings, None, PLACE) * settings.qps * 2;
+        let bytes = area(settings, None, ROUND) * settings.qps * 2;
         let zone = device.context.reserve_huge(bytes);
         drop(zone.map_err(|error| without_huge_pages(error, bytes))?);
     }
