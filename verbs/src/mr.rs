@@ -118,9 +118,7 @@ impl Mr {
     /// # Errors
     /// No memory, or what the kernel says.
     pub fn allocate(pd: &Pd, bytes: usize, access: Access) -> Result<Self, VerbsError> {
-        let mut zone = pd.context().reserve(bytes)?;
-        zone.clear();
-        Self::register(pd, zone, access).map_err(|refused| refused.0)
+        Self::cleared(pd, pd.context().reserve(bytes)?, access)
     }
 
     /// Allocates zeroed memory of huge pages alone, and registers it.
@@ -128,7 +126,10 @@ impl Mr {
     /// # Errors
     /// As [`Context::reserve_huge`](crate::Context::reserve_huge), or what the kernel says.
     pub fn allocate_huge(pd: &Pd, bytes: usize, access: Access) -> Result<Self, VerbsError> {
-        let mut zone = pd.context().reserve_huge(bytes)?;
+        Self::cleared(pd, pd.context().reserve_huge(bytes)?, access)
+    }
+
+    fn cleared(pd: &Pd, mut zone: Zone, access: Access) -> Result<Self, VerbsError> {
         zone.clear();
         Self::register(pd, zone, access).map_err(|refused| refused.0)
     }

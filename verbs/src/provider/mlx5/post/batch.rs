@@ -12,7 +12,7 @@ use pollux_mlx5_abi::wqe::{
 use pollux_mlx5_common::send_ring::SendRing;
 use zerocopy::byteorder::big_endian::{U32, U64};
 
-use super::headers::{self, HEADERS_MAX};
+use super::headers::{self, HEADERS_MAX, HEADERS_MIN};
 use super::{Address, PostError, Poster, Span, Use};
 use crate::mr::{Held, Piece};
 use crate::provider::request::FlushRange;
@@ -180,11 +180,18 @@ impl Batch<'_> {
         }
         let (mut flags, mut next) = (state.0 as u8, State::FIRST);
         if state.has(State::LACKS | State::WAITS | State::CHANGES_KEY | State::HEADERS) {
-            if state.has(State::HEADERS)
-                && let Err(error) = self.poster.check_frame(self.at, state.opcode(), self.segments)
-            {
-                self.fail(error);
-                return;
+            if state.has(State::HEADERS) {
+                let checked = match state.opcode() {
+                    send::TSO => self.poster.check_payload(self.at, self.segments),
+                    _ if self.poster.headers(self.at) >= HEADERS_MIN => Ok(()),
+                    _ => Err(PostError::Incomplete(
+                        "a frame of less than 18 bytes, which this card does not send",
+                    )),
+                };
+                if let Err(error) = checked {
+                    self.fail(error);
+                    return;
+                }
             }
             if state.has(State::LACKS) {
                 self.fail(PostError::Incomplete(

@@ -10,7 +10,6 @@
 
 use std::mem::offset_of;
 
-use pollux_mlx5_abi::opcode::send;
 use pollux_mlx5_abi::wqe::{Data, Ethernet, SEGMENT_BYTES, checksum};
 use pollux_mlx5_common::send_ring::SendRing;
 
@@ -20,7 +19,7 @@ use super::{PostError, Poster, Span};
 pub(super) const HEADERS_MAX: usize = 78;
 
 /// No frame has fewer: an Ethernet header and a VLAN tag.
-const HEADERS_MIN: u32 = 18;
+pub(super) const HEADERS_MIN: u32 = 18;
 
 /// No header of a frame to be segmented has fewer. Source: rdma-core `providers/mlx5/mlx5dv.h`, `MLX5_ETH_L2_MIN_HEADER_SIZE`.
 const TSO_HEADER_MIN: u32 = 14;
@@ -101,22 +100,14 @@ impl Poster {
         Ok(segments(header.len() as u32))
     }
 
-    /// Whether the frame in the entry at block `at`, of so many segments, is one that the card takes.
+    /// Whether the frame to be segmented in the entry at block `at`, of so many segments, has a payload that the card takes.
     ///
     /// # Errors
     /// It is not.
     #[cold]
     #[inline(never)]
-    pub(super) fn check_frame(&self, at: u32, opcode: u8, end: u32) -> Result<(), PostError> {
-        let headers = self.headers(at);
-        if opcode != send::TSO {
-            return if headers >= HEADERS_MIN {
-                Ok(())
-            } else {
-                Err(PostError::Incomplete("a frame of less than 18 bytes, which this card does not send"))
-            };
-        }
-        let pieces = segments(headers)..end;
+    pub(super) fn check_payload(&self, at: u32, end: u32) -> Result<(), PostError> {
+        let pieces = segments(self.headers(at))..end;
         let bytes = pieces.map(|index| self.piece_bytes(at, index)).sum();
         let limit = self.limits.max_tso;
         if bytes == 0 {
