@@ -76,7 +76,7 @@ pub fn takes_libraries(path: &Path) -> Result<(), Refusal> {
     if !(0..count).any(|index| kind(index) == Some(INTERPRETER)) {
         return Err(refuse("is linked statically: no library can be loaded into it".into()));
     }
-    match gain(path) {
+    match Starter::this().gain(path) {
         None => Ok(()),
         Some(gain) => Err(refuse(format!(
             "{gain}: the loader takes no library of its user's into it; copy it (the copy has no such rights), or run it as its owner"
@@ -84,29 +84,51 @@ pub fn takes_libraries(path: &Path) -> Result<(), Refusal> {
     }
 }
 
-/// By what a program gains rights when this process starts it, if it does. Source: Linux `fs/exec.c`, `bprm_fill_uid`;
-/// `security/commoncap.c`, `cap_bprm_creds_from_file`.
-fn gain(path: &Path) -> Option<&'static str> {
-    const SET_USER: u32 = 0o4000;
-    /// Without the group's right to execute it is a mark of mandatory locks.
-    const SET_GROUP: u32 = 0o2010;
-    let file = fs::metadata(path).ok()?;
-    let gains_nothing = rustix::thread::no_new_privs().unwrap_or(false)
-        || rustix::fs::statvfs(path).is_ok_and(|mount| mount.f_flag.contains(StatVfsMountFlags::NOSUID));
-    if gains_nothing {
-        return None;
-    }
-    let has = |bits: u32| file.mode() & bits == bits;
-    if has(SET_USER) && file.uid() != rustix::process::getuid().as_raw() {
-        return Some("is set-user-ID");
-    }
-    if has(SET_GROUP) && file.gid() != rustix::process::getgid().as_raw() {
-        return Some("is set-group-ID");
-    }
-    let is_root = rustix::process::geteuid().is_root();
-    let capable = || rustix::fs::getxattr(path, "security.capability", &mut [0_u8; 64][..]).is_ok();
-    (!is_root && capable()).then_some("has capabilities")
+/// Who starts a program.
+#[derive(Clone, Copy)]
+struct Starter {
+    user: u32,
+    group: u32,
+    /// Nothing that it starts gains rights (`PR_SET_NO_NEW_PRIVS`).
+    is_confined: bool,
 }
+
+impl Starter {
+    fn this() -> Self {
+        Self {
+            user: rustix::process::getuid().as_raw(),
+            group: rustix::process::getgid().as_raw(),
+            is_confined: rustix::thread::no_new_privs().unwrap_or(false),
+        }
+    }
+
+    /// By what a program gains rights, if it does. Source: Linux `fs/exec.c`, `bprm_fill_uid`; `security/commoncap.c`,
+    /// `cap_bprm_creds_from_file`.
+    fn gain(self, path: &Path) -> Option<&'static str> {
+        const SET_USER: u32 = 0o4000;
+        /// Without the group's right to execute it is a mark of mandatory locks.
+        const SET_GROUP: u32 = 0o2010;
+        let file = fs::metadata(path).ok()?;
+        let nosuid = |mount: rustix::fs::StatVfs| mount.f_flag.contains(StatVfsMountFlags::NOSUID);
+        if self.is_confined || rustix::fs::statvfs(path).is_ok_and(nosuid) {
+            return None;
+        }
+        let has = |bits: u32| file.mode() & bits == bits;
+        if has(SET_USER) && file.uid() != self.user {
+            return Some("is set-user-ID");
+        }
+        if has(SET_GROUP) && file.gid() != self.group {
+            return Some("is set-group-ID");
+        }
+        // Root has them all.
+        let is_capable =
+            self.user != 0 && rustix::fs::getxattr(path, CAPABILITIES, &mut [0_u8; 64][..]).is_ok();
+        is_capable.then_some("has capabilities")
+    }
+}
+
+/// The attribute of a file that has capabilities. Source: capabilities(7).
+const CAPABILITIES: &str = "security.capability";
 
 #[cfg(test)]
 mod tests {
@@ -133,19 +155,34 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let nosuid = rustix::fs::statvfs(folder.path()).expect("a mount").f_flag;
         assert!(!nosuid.contains(StatVfsMountFlags::NOSUID), "the temporary folder is mounted nosuid");
-        for (mode, words) in [
-            (0o755, None),
-            (0o2745, None),
-            (0o4755, Some("is set-user-ID: ")),
-            (0o2755, Some("is set-group-ID: ")),
+        let root = Starter { user: 0, group: 0, is_confined: false };
+        let owner = Starter { user: 65534, group: 65534, ..root };
+        let other = Starter { user: 1000, group: 1000, ..root };
+        let confined = Starter { is_confined: true, ..other };
+        let [none, user, group, capable] =
+            [None, Some("is set-user-ID"), Some("is set-group-ID"), Some("has capabilities")];
+        for (mode, has_capabilities, expected) in [
+            (0o755, false, [none; 4]),
+            // A mark of mandatory locks.
+            (0o2745, false, [none; 4]),
+            (0o4755, false, [user, none, user, none]),
+            (0o2755, false, [group, none, group, none]),
+            (0o755, true, [none, capable, capable, none]),
         ] {
             let path = given_away(folder.path(), mode);
-            let said = takes_libraries(&path).err();
-            assert_eq!(said.is_some(), words.is_some(), "{mode:o}: {said:?}");
-            if let (Some((said, status)), Some(words)) = (said, words) {
-                assert!(said.contains(words), "{mode:o}: {said}");
-                assert_eq!(status, NOT_EXECUTABLE);
+            if has_capabilities {
+                // CAP_NET_RAW, permitted and in effect. Source: Linux `include/uapi/linux/capability.h`, `struct vfs_cap_data`.
+                let words = [0x0200_0001_u32, 1 << 13, 0, 0, 0];
+                let value: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+                let flags = rustix::fs::XattrFlags::empty();
+                rustix::fs::setxattr(&path, CAPABILITIES, &value, flags).expect("root may");
             }
+            let found = [root, owner, other, confined].map(|starter| starter.gain(&path));
+            assert_eq!(found, expected, "{mode:o}, {has_capabilities}");
         }
+        let (said, status) =
+            takes_libraries(&given_away(folder.path(), 0o4755)).expect_err("it gains rights");
+        assert!(said.contains(" is set-user-ID: the loader takes no library"), "{said}");
+        assert_eq!(status, NOT_EXECUTABLE);
     }
 }
