@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 use std::time::Duration;
 
+use pollux_tests::amount::amount;
 use pollux_tests::frame::{self, Capture};
 use pollux_tests::netns::{Namespace, join, must};
 use pollux_tests::patience::patient;
@@ -84,8 +85,7 @@ impl Bridge {
 
     /// All that two hosts may want of each other. `POLLUX_MEBIBYTES` is how much they transfer each way; 64 if it is not set.
     fn exercise(&self) {
-        let mebibytes =
-            std::env::var("POLLUX_MEBIBYTES").ok().and_then(|text| text.parse().ok()).unwrap_or(64);
+        let mebibytes = amount("POLLUX_MEBIBYTES", 64);
         ping(&self.a, &["-4", "-c", "1000", "-i", "0.002", B4], 1000);
         ping(&self.b, &["-6", "-c", "100", "-i", "0.002", A6], 100);
         // With "do not fragment": 28 and 8 bytes of headers around a payload that fills the frame.

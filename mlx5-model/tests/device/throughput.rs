@@ -16,8 +16,7 @@ const SLOT: u64 = 2048;
 
 #[test]
 fn frames_cross_a_cable_in_order() {
-    let wanted =
-        std::env::var("POLLUX_PACKETS").ok().and_then(|text| text.parse().ok()).unwrap_or(100_000_usize);
+    let wanted = pollux_tests::amount::amount("POLLUX_PACKETS", 100_000_usize);
     let (left, right) = Cable::pair();
     let sender = Rig::on(DeviceConfig::default(), Box::new(left), Hand::default());
     let receiver = Rig::on(DeviceConfig::default(), Box::new(right), Hand::default());

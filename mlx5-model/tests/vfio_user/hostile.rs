@@ -265,8 +265,7 @@ fn anything(random: &mut Random, files: &[OwnedFd]) -> (Vec<u8>, Vec<usize>) {
 
 #[test]
 fn a_machine_that_says_anything_is_borne() {
-    let rounds = std::env::var("POLLUX_HOSTILE_ROUNDS").ok().and_then(|text| text.parse().ok());
-    let rounds: u64 = rounds.unwrap_or(ROUNDS);
+    let rounds: u64 = pollux_tests::amount::amount("POLLUX_HOSTILE_ROUNDS", ROUNDS);
     let seed = 0x5eed;
     let mut random = Random::new(seed);
     let mut devices = Devices::start();

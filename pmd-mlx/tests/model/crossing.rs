@@ -9,6 +9,7 @@ use pollux_mlx5_model::Model;
 use pollux_mlx5_model::wire::Cable;
 use pollux_pmd_mlx::Arguments;
 use pollux_port::{Port, PortConfig, PortId, Queues};
+use pollux_tests::amount::amount;
 
 const BURST: usize = 32;
 
@@ -41,8 +42,7 @@ fn told(models: &[Arc<Model>], ports: &mut [Port]) -> String {
 
 #[test]
 fn many_packets_cross_in_order_and_whole() {
-    let packets =
-        std::env::var("POLLUX_PACKETS").ok().and_then(|text| text.parse().ok()).unwrap_or(1_000_000);
+    let packets = amount("POLLUX_PACKETS", 1_000_000);
     println!("{packets} packets");
     let pool = MbufPool::builder("crossing", 8191).build_anonymous().expect("a pool");
     let whole = pool.available();

@@ -195,8 +195,7 @@ impl Hostile {
 
 #[test]
 fn a_hostile_driver_is_borne() {
-    let rounds = std::env::var("POLLUX_HOSTILE_ROUNDS").ok().and_then(|text| text.parse().ok());
-    let rounds: u64 = rounds.unwrap_or(HOSTILE_ROUNDS);
+    let rounds: u64 = pollux_tests::amount::amount("POLLUX_HOSTILE_ROUNDS", HOSTILE_ROUNDS);
     let mut hostile =
         Hostile { guest: Guest::new(), random: Random::new(0x5eed), uar: 0, sq: 0, rdma: Rdma::default() };
     for margin in [QUEUE - MARGIN, QUEUE + MEMORY] {

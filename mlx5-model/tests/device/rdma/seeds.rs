@@ -285,7 +285,7 @@ fn run(seed: u64) {
 
 #[test]
 fn every_run_agrees_with_plain_memory() {
-    let seeds = std::env::var("POLLUX_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(200);
+    let seeds = pollux_tests::amount::amount("POLLUX_SEEDS", 200);
     for seed in 1..=seeds {
         run(seed);
     }
