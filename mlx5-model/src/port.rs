@@ -56,7 +56,7 @@ pub(crate) struct Port {
     pub(crate) promiscuous_multicast: bool,
     pub(crate) vlans: Vec<u16>,
     pub(crate) counters: PortCounters,
-    /// Datagrams with another Q_Key than their queue pair's. It stays at its end.
+    /// Datagrams with another Q_Key than their queue pair's, as many as 16 bits tell.
     pub(crate) qkey_violations: u16,
     pub(crate) loopback: Loopback,
     /// What is plugged in.
