@@ -21,6 +21,10 @@ pub const DATAGRAM: Field<256> = Field::new(0x58, 31, 0);
 /// There: XRC.
 pub const XRC: Field<256> = Field::new(0x5c, 31, 0);
 
+/// In a key's context: the sixth bit of its [`LOG_PAGE_SIZE`](crate::command::mkey::MkeyContext::LOG_PAGE_SIZE), which older headers
+/// call reserved. Source: Linux `include/linux/mlx5/mlx5_ifc.h`, `mlx5_ifc_mkc_bits` since 6.14.
+pub const LOG_PAGE_SIZE_5: Field<64> = Field::new(0x38, 5, 5);
+
 /// What may come upon pages that are not there.
 pub mod service {
     /// Sending.

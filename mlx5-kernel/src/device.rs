@@ -30,6 +30,18 @@ pub trait CommandQueue: Send + Sync + fmt::Debug {
         false
     }
 
+    /// Writes entries of a translation into a key that this side has made with room for them, from the unit of 16 bytes at `unit` on:
+    /// two pages to a unit, or one piece. As above no command does that (`drivers/infiniband/hw/mlx5/umr.c`, `mlx5r_umr_update_xlt`).
+    /// `false` where there is no such way, or no such key.
+    fn set_key_entries(&self, _index: u32, _unit: u64, _entries: &[u8]) -> bool {
+        false
+    }
+
+    /// Whether [`set_key_entries`](Self::set_key_entries) works, without which no memory is registered on demand.
+    fn sets_key_entries(&self) -> bool {
+        false
+    }
+
     /// The 4096 bytes of registers of a UAR that `ALLOC_UAR` gave out, to be mapped. `None` when there is no such UAR, or
     /// when it shall be write-combining and the device's bus cannot do that.
     fn uar(&self, number: u32, write_combining: bool) -> Option<Page>;
@@ -104,6 +116,22 @@ pub trait DmaMemory: Send + Sync + fmt::Debug {
     /// As [`pin`](Self::pin).
     fn pin_of_caller(&self, address: u64, bytes: u64, rights: Rights) -> Result<Pinned, Errno> {
         self.pin(address, bytes, rights)
+    }
+
+    /// Lets the device reach memory of a process, this one or another, that is not kept there for it and counts as locked memory of
+    /// nobody. The process may take it away and map something else there, at any time: the device reaches what is there when it
+    /// looks, and nothing where nothing is.
+    ///
+    /// # Errors
+    /// `EFAULT` when some of it is not mapped with these rights, `EOPNOTSUPP` where devices reach pinned memory alone.
+    fn reach(
+        &self,
+        _process: Option<u32>,
+        _address: u64,
+        _bytes: u64,
+        _rights: Rights,
+    ) -> Result<Pinned, Errno> {
+        Err(Errno::EOPNOTSUPP)
     }
 
     /// The process whose addresses and descriptors this thread's calls name, if it is another one than this.

@@ -39,7 +39,7 @@ use crate::event::VECTORS;
 use crate::fault::{FaultPlan, Faults};
 use crate::ledger::Ledger;
 use crate::memory::{Bar, GuestMemory, Host, OWN, ProcessMemory};
-use crate::memory_keys::set_rights;
+use crate::memory_keys::{set_entries, set_rights};
 use crate::port::PortCounters;
 use crate::time::Clock;
 use crate::wire::Wire;
@@ -599,6 +599,20 @@ impl CommandQueue for Device {
             bus.late.settle(bus.host);
             set_rights(&mut core.keys, index, context)
         })
+    }
+
+    fn set_key_entries(&self, index: u32, unit: u64, entries: &[u8]) -> bool {
+        let Some(inside) = self.present() else { return false };
+        self.act(inside, |core, bus| {
+            // What was asked for before goes by the entries of before.
+            core.scan(bus, &self.bar);
+            bus.late.settle(bus.host);
+            set_entries(&mut core.keys, index, unit, entries)
+        })
+    }
+
+    fn sets_key_entries(&self) -> bool {
+        true
     }
 
     fn uar(&self, number: u32, write_combining: bool) -> Option<Page> {

@@ -5,6 +5,8 @@
 //! in the core sees [`Host`], so that a guest's memory can take this one's place. What another process has registered, a forked child
 //! by its parent's file, is copied by system calls.
 //!
+//! Memory that was registered on demand is copied by system calls too, this process's as well: it may go while the device has it.
+//!
 //! Who takes memory away under a pin (`munmap` before the registration is dropped) breaks the contract of
 //! [`DmaMemory`](pollux_mlx5_kernel::DmaMemory); a kernel would have kept the pages.
 #![expect(unsafe_code, reason = "copies to and from memory that a driver shares with the device")]
@@ -117,6 +119,7 @@ impl ProcessMemory {
         address: u64,
         bytes: u64,
         rights: Rights,
+        counts: bool,
     ) -> Result<Pinned, Errno> {
         let end = address.checked_add(bytes).ok_or(Errno::EFAULT)?;
         if bytes == 0 {
@@ -128,7 +131,8 @@ impl ProcessMemory {
         }
         let mut pins = self.pins.write().unwrap_or_else(PoisonError::into_inner);
         let place = process.map_or(Ok(0), |process| pins.place_of(process))?;
-        let id = pins.add(place + address, place + end, rights == Rights::ReadWrite)?;
+        let (start, end, write) = (place + address, place + end, rights == Rights::ReadWrite);
+        let id = if counts { pins.add(start, end, write)? } else { pins.add_uncounted(start, end, write) };
         drop(pins);
         let hold = Box::new(Hold { pins: Arc::clone(&self.pins), id });
         Ok(Pinned { dma: place + address, address, bytes, hold })
@@ -137,11 +141,17 @@ impl ProcessMemory {
 
 impl DmaMemory for ProcessMemory {
     fn pin(&self, address: u64, bytes: u64, rights: Rights) -> Result<Pinned, Errno> {
-        self.pin_in(None, address, bytes, rights)
+        self.pin_in(None, address, bytes, rights, true)
     }
 
     fn pin_of_caller(&self, address: u64, bytes: u64, rights: Rights) -> Result<Pinned, Errno> {
-        self.pin_in(process::caller(), address, bytes, rights)
+        self.pin_in(process::caller(), address, bytes, rights, true)
+    }
+
+    fn reach(&self, process: Option<u32>, address: u64, bytes: u64, rights: Rights) -> Result<Pinned, Errno> {
+        // By system calls also where it is this process's: they say where nothing is.
+        let process = process.map_or_else(file::own, u32::cast_signed);
+        self.pin_in(Some(process), address, bytes, rights, false)
     }
 
     fn caller(&self) -> Option<u32> {

@@ -17,11 +17,11 @@ use std::cell::Cell;
 
 use crate::device::table::Table;
 use absent::{Absent, AbsentPages};
-pub(crate) use change::{change, set_rights};
+pub(crate) use change::{change, set_entries, set_rights};
 pub(crate) use piece::pieces_of;
 pub(crate) use reach::{read, write};
 use signature::{Signatures, Signing};
-pub(crate) use translation::{Translation, pages_of};
+pub(crate) use translation::{Translation, entered, pages_of};
 
 /// Why a key refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

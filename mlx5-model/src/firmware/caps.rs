@@ -130,6 +130,9 @@ impl Traits {
             (G::FIXED_BUFFER_SIZE, self.change_keys.into()),
             (G::LOG_MAX_KLM_LIST_SIZE, if self.change_keys { LOG_KLM } else { 0 }),
             (G::PG, self.on_demand_paging.into()),
+            // What Linux asks of a card before it registers all memory of a program at once. Source: Linux
+            // `drivers/infiniband/hw/mlx5/odp.c`, `mlx5_ib_internal_fill_odp_caps`.
+            (G::NULL_MKEY, (self.on_demand_paging && self.change_keys).into()),
             (G::CQE_128_ALWAYS, self.padded_completions.into()),
             (G::LOG_PG_SZ, 12),
             (G::UAR_4K, u32::from(self.uar_4k)),

@@ -5,13 +5,14 @@ use std::ops::RangeInclusive;
 use pollux_mlx5_abi::command::mkey::{CreateMkeyIn, MkeyContext, QueryMkeyOut, access_mode};
 use pollux_mlx5_abi::command::user::place;
 use pollux_mlx5_abi::command::{opcode as op, status};
+use pollux_mlx5_abi::paging::LOG_PAGE_SIZE_5;
 
 use super::caps::LOG_PAGE_MIN;
 use super::work::LOG_PAGE_MAX;
 use super::{Call, No, need, no};
 use crate::device::core::Core;
 use crate::memory_keys::signature::Signing;
-use crate::memory_keys::{Key, Translation, pages_of, pieces_of};
+use crate::memory_keys::{Key, Translation, entered, pages_of, pieces_of};
 
 /// A key that any queue may use. Source: Linux `drivers/infiniband/hw/mlx5/mr.c`, where `qpn` is set.
 const ANY_QUEUE: u32 = 0xff_ffff;
@@ -72,6 +73,9 @@ impl Core {
                 Translation::Physical
             }
             access_mode::MTT if !free && !all => self.translation(call, input, &context, start, length)?,
+            // The key behind all pieces of an implicit region that are not there: of any address, and never there. Source: Linux
+            // `drivers/infiniband/hw/mlx5/odp.c`, `alloc_implicit_mr_null_mkey`.
+            access_mode::MTT if !free && self.pages_on_demand(input) => given(call, input, &context, mode)?,
             // What it stands for is written by entries of queues, over what the command says, if anything.
             access_mode::MTT if free => given(call, input, &context, mode)?,
             access_mode::KLM | access_mode::KSM => given(call, input, &context, mode)?,
@@ -137,8 +141,16 @@ impl Core {
         need!(octwords * 2 >= count && actual * 2 >= count, BAD_PARAM_ERR, 28);
         let list = call.behind::<{ CreateMkeyIn::BYTES }>();
         need!(list.len() as u64 / 8 >= count, BAD_INP_LEN_ERR, 29);
-        let list = pages_of(list).take(count as usize).collect();
+        let list = match self.pages_on_demand(input) {
+            true => entered(list).take(count as usize).collect(),
+            false => pages_of(list).take(count as usize).collect(),
+        };
         Ok(pages_for(context, log_page as u8, inside, list))
+    }
+
+    /// Whether the entries of a key say which pages are there. Source: Linux `drivers/infiniband/hw/mlx5/mr.c`, `reg_create`.
+    fn pages_on_demand(&self, input: &[u8; CreateMkeyIn::BYTES]) -> bool {
+        self.traits.on_demand_paging && CreateMkeyIn::PG_ACCESS.is_set(input)
     }
 }
 
@@ -170,10 +182,16 @@ fn given(
     let log = MkeyContext::LOG_PAGE_SIZE.get(context);
     let inside = |log: u32| MkeyContext::START_ADDR.get(context) & ((1 << log) - 1);
     Ok(match mode {
-        access_mode::MTT => {
+        access_mode::MTT if MkeyContext::FREE.is_set(context) => {
             let log = log.clamp(LOG_PAGE_MIN, LOG_PAGE_MAX);
             let pages = pages_of(list).collect();
             Translation::Pages { log_page: log as u8, offset: inside(log), pages }
+        }
+        // Pages as large as all addresses need.
+        access_mode::MTT => {
+            let log = LOG_PAGE_SIZE_5.get(context) << 5 | log;
+            need!((LOG_PAGE_MIN..64).contains(&log), BAD_PARAM_ERR, 27);
+            Translation::Pages { log_page: log as u8, offset: 0, pages: entered(list).collect() }
         }
         access_mode::KSM => {
             let blocks = pieces_of(list).collect();

@@ -9,6 +9,7 @@
 use pollux_mlx5_abi::command::user::place;
 use pollux_mlx5_abi::command::{self, CommandIn, dct, hairpin, opcode as op, source_port};
 use pollux_mlx5_abi::layout::Layout;
+use pollux_mlx5_abi::paging::LOG_PAGE_SIZE_5;
 
 /// Blocks inside commands and inside each other that are taken apart.
 const CONTEXTS: [&str; 16] = [
@@ -18,7 +19,7 @@ const CONTEXTS: [&str; 16] = [
 
 /// Fields of contexts that Linux' header leaves out: of which context, the first bit and how many. Source: DPDK
 /// `drivers/common/mlx5/mlx5_prm.h`, the `mlx5_ifc_*_bits` of that name; rdma-core `providers/mlx5/mlx5_ifc.h` for `data_in_order`.
-const FURTHER: [(&str, u32, u32); 15] = [
+const FURTHER: [(&str, u32, u32); 16] = [
     // as_notify, initiator_src_dct
     ("cqc", 4, 2),
     // always_armed_cq, ext_element_type
@@ -45,6 +46,8 @@ const FURTHER: [(&str, u32, u32); 15] = [
     // order_read_after_write, crypto_en
     ("mkc", 470, 2),
     ("mkc", 483, 2),
+    // Since 6.14 it has it.
+    ("mkc", LOG_PAGE_SIZE_5.bit(), LOG_PAGE_SIZE_5.bits()),
 ];
 
 /// The first bit of a command that is set and means nothing, counted from the most significant one of its first byte.

@@ -17,6 +17,8 @@ pub(super) struct Cover {
 struct Pin {
     id: u64,
     range: Cover,
+    /// Whether it counts as locked.
+    counts: bool,
     /// What it counts for in the process.
     _charge: Option<Charge>,
 }
@@ -63,10 +65,19 @@ impl Pins {
             return Err(Errno::ENOMEM);
         }
         let charge = if self.of_process { Some(Charge::take(pages(&range))?) } else { None };
+        Ok(self.push(range, true, charge))
+    }
+
+    /// The same for memory that is not kept there for the device, and locked for nobody.
+    pub(super) fn add_uncounted(&mut self, start: u64, end: u64, write: bool) -> u64 {
+        self.push(Cover { start, end, write }, false, None)
+    }
+
+    fn push(&mut self, range: Cover, counts: bool, charge: Option<Charge>) -> u64 {
         self.next += 1;
-        self.pins.push(Pin { id: self.next, range, _charge: charge });
+        self.pins.push(Pin { id: self.next, range, counts, _charge: charge });
         self.cover_again();
-        Ok(self.next)
+        self.next
     }
 
     /// Where the device finds the memory of another process: that behind its first address.
@@ -88,7 +99,7 @@ impl Pins {
     }
 
     pub(super) fn bytes(&self) -> u64 {
-        self.pins.iter().map(|pin| pages(&pin.range)).sum()
+        self.pins.iter().filter(|pin| pin.counts).map(|pin| pages(&pin.range)).sum()
     }
 
     /// The piece that has the byte at `at`.

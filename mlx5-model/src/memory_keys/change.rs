@@ -125,6 +125,20 @@ pub(crate) fn set_rights(keys: &mut Keys, index: u32, wanted: &MkeyContext) -> b
     true
 }
 
+/// Writes entries of a translation into a key of the kernel's, as an entry of the kernel's own queue would; whether it is one with
+/// room for them.
+pub(crate) fn set_entries(keys: &mut Keys, index: u32, unit: u64, list: &[u8]) -> bool {
+    let kernels = keys.table().owner(index) == Some(0);
+    let Some(key) = keys.table().get(index).filter(|key| kernels && key.changeable) else { return false };
+    let Some(entries) = key.translation.entries(unit, list, key.units) else { return false };
+    let grows = entries.end().saturating_sub(key.translation.count());
+    if keys.entries + grows > ENTRIES_OF_ALL {
+        return false;
+    }
+    keys.replace(index, |key| key.translation.write(entries));
+    true
+}
+
 /// Where the entries of a translation go, in units of 16 bytes.
 fn offset(control: &UmrControl) -> u64 {
     u64::from(control.xlt_offset_47_16.get()) << 16 | u64::from(control.translation_offset.get())

@@ -51,7 +51,8 @@ impl Translation {
         let step = 1_u64 << log_page;
         match pages.first() {
             Some(first)
-                if first.checked_add(offset).is_some()
+                if pages.iter().all(|page| page & READ_ONLY == 0)
+                    && first.checked_add(offset).is_some()
                     && pages.windows(2).all(|pair| pair[0].checked_add(step) == Some(pair[1])) =>
             {
                 Self::Flat(first + offset)
@@ -233,8 +234,8 @@ pub(crate) fn pages_of(list: &[u8]) -> impl Iterator<Item = u64> {
     list.as_chunks::<8>().0.iter().map(|page| u64::from_be_bytes(*page) & !0xfff)
 }
 
-/// The same of entries that a queue writes: a page without rights is not there.
-fn entered(list: &[u8]) -> impl Iterator<Item = u64> {
+/// The same of entries that say which pages are there, those that a queue writes among them: a page without rights is not.
+pub(crate) fn entered(list: &[u8]) -> impl Iterator<Item = u64> {
     list.as_chunks::<8>().0.iter().map(|page| {
         let entry = u64::from_be_bytes(*page);
         match entry & PRESENT {

@@ -10,6 +10,7 @@ use pollux_mlx5_abi::paging::{self, Fault};
 use pollux_mlx5_abi::syndrome::Syndrome as S;
 use pollux_mlx5_abi::wqe::copy;
 use pollux_mlx5_abi::wqe::{MkeyContext, UmrControl, mkey_access, mkey_mask as mask, umr_flag};
+use pollux_mlx5_kernel::CommandQueue;
 use pollux_mlx5_model::Traits;
 use pollux_mlx5_model::wire::Impairments;
 use zerocopy::{FromBytes, IntoBytes};
@@ -344,4 +345,92 @@ fn a_card_says_whether_it_can() {
         let none = Fault::default();
         assert!(answer(&ends.a, &none, false).is_err(), "nothing was asked");
     }
+}
+
+/// A key whose pages are given with the command that makes it, as entries that say which are there.
+fn made(node: &Node, at: u64, length: Option<u64>, log_page: u32, pages: &[u64]) -> u32 {
+    let mut context = M::ZERO;
+    for (field, value) in [
+        (M::UMR_EN, 1),
+        (M::ACCESS_MODE_1_0, access_mode::MTT),
+        (M::QPN, 0xff_ffff),
+        (M::PD, node.rig.pd),
+        (M::LR, 1),
+        (M::LW, 1),
+        (M::LENGTH64, length.is_none().into()),
+        (M::LOG_PAGE_SIZE, log_page & 0x1f),
+        (M::TRANSLATIONS_OCTWORD_SIZE, pages.len() as u32 / 2),
+    ] {
+        field.set(&mut context, value);
+    }
+    paging::LOG_PAGE_SIZE_5.set(&mut context, log_page >> 5);
+    M::START_ADDR.set(&mut context, at);
+    M::LEN.set(&mut context, length.unwrap_or(0));
+    let mut input = CreateMkeyIn::ZERO;
+    CreateMkeyIn::PG_ACCESS.set(&mut input, 1);
+    CreateMkeyIn::TRANSLATIONS_OCTWORD_ACTUAL_SIZE.set(&mut input, pages.len() as u32 / 2);
+    CreateMkeyIn::MEMORY_KEY_MKEY_ENTRY.set(&mut input, context);
+    let mut input = input.to_vec();
+    input.extend(pages.iter().flat_map(|page| page.to_be_bytes()));
+    number(&node.rig.must(op::CREATE_MKEY, 0, &mut input, 16)) << 8
+}
+
+#[test]
+fn a_key_is_made_with_pages_that_are_there_and_others() {
+    let ends = ends();
+    let (mut a, mut b) = ends.connected(Plan::of_kernel());
+    let (here, there) = (pages(&ends.a), pages(&ends.b));
+    let peer = ends.b.key(there, 8 * PAGE, |_| {});
+    let entries = [here | paging::PRESENT, 0, (here + 2 * PAGE) | paging::READ, 0];
+    let key = made(&ends.a, here + HCA_DELTA, Some(4 * PAGE), 12, &entries);
+    ends.a.rig.write(here, &[5; 64]);
+    b.receive(&ends.b, peer, there, 64);
+    a.send(&ends.a, send::SEND, &data(key, here, 64));
+    ends.steps(20);
+    a.done(&ends.a);
+    assert_eq!(ends.b.rig.read(there, 64), [5; 64]);
+    assert!(question(&ends.a).is_none(), "it is there");
+    for (page, opcode) in [(1, send::SEND), (2, send::RDMA_READ)] {
+        let at = here + page * PAGE;
+        let remote = if opcode == send::SEND { vec![] } else { remote(peer, there).to_vec() };
+        a.send(&ends.a, opcode, &[remote, data(key, at, 64).to_vec()].concat());
+        ends.steps(20);
+        let fault = question(&ends.a).unwrap_or_else(|| panic!("page {page} is there"));
+        assert_eq!((fault.mkey.get(), fault.va.get()), (key, at + HCA_DELTA));
+        answer(&ends.a, &fault, page == 2).expect("an answer");
+        if page == 1 {
+            // It is asked for again: nobody brought it.
+            ends.steps(5);
+            let again = question(&ends.a).expect("another question");
+            ends.a.rig.write(here + PAGE, &[6; 64]);
+            b.receive(&ends.b, peer, there, 64);
+            let entry = [here | paging::PRESENT, (here + PAGE) | paging::PRESENT];
+            let list: Vec<u8> = entry.iter().flat_map(|entry: &u64| entry.to_be_bytes()).collect();
+            assert!(ends.a.rig.device.set_key_entries(key >> 8, 0, &list));
+            answer(&ends.a, &again, false).expect("an answer");
+            ends.steps(20);
+            a.done(&ends.a);
+            assert_eq!(ends.b.rig.read(there, 64), [6; 64]);
+        }
+    }
+}
+
+/// What Linux puts behind all pieces of an implicit region that are not there: it is asked for by its own key, whatever the address.
+#[test]
+fn a_key_for_any_address_is_never_there() {
+    let ends = ends();
+    let (mut a, _b) = ends.connected(Plan::of_kernel());
+    let key = made(&ends.a, 0, None, 61, &[0; 8]);
+    for at in [0, 4096 * 3, 0x7fff_1234_5000, 1 << 62] {
+        let (mut a, _b) = ends.connected(Plan::of_kernel());
+        a.send(&ends.a, send::RDMA_WRITE, &[remote(1, 0), data(key, at, 64)].concat());
+        ends.steps(5);
+        let fault = question(&ends.a).unwrap_or_else(|| panic!("nobody is asked for {at:#x}"));
+        assert_eq!((fault.mkey.get(), fault.va.get()), (key, at + HCA_DELTA));
+        answer(&ends.a, &fault, true).expect("an answer");
+    }
+    // It was made so that nothing is entered there.
+    a.send(&ends.a, send::RDMA_WRITE, &[remote(1, 0), data(key, 0, 64)].concat());
+    ends.steps(5);
+    assert!(question(&ends.a).is_some());
 }
