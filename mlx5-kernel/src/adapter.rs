@@ -1,7 +1,7 @@
 //! The adapter itself, below all that is made on it: its commands, its memory, what it can do, who is told of its events.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU8};
 
 use pollux_uverbs::Errno;
 use pollux_uverbs::event::AsyncKind;
@@ -20,6 +20,8 @@ pub(crate) struct Adapter {
     pub(crate) events: Events,
     /// Whether queue pair 1 is somebody's.
     pub(crate) management: AtomicBool,
+    /// Variable bits of the next memory key.
+    pub(crate) key_variant: AtomicU8,
 }
 
 impl Adapter {

@@ -3,10 +3,11 @@
 use pollux_mlx5_abi::caps::ethernet::{EthernetCaps, inline_mode};
 use pollux_mlx5_abi::caps::flow_table::{FlowTableFields, FlowTableNicCaps, FlowTableProperties};
 use pollux_mlx5_abi::caps::general::GeneralCaps;
-use pollux_mlx5_abi::caps::roce::{AtomicCaps, DeviceMemoryCaps, QosCaps, RoceCaps};
+use pollux_mlx5_abi::caps::roce::{AtomicCaps, DeviceMemoryCaps, OdpCaps, QosCaps, RoceCaps};
 use pollux_mlx5_abi::caps::{self, QueryHcaCapIn, QueryHcaCapOut, SetHcaCapIn, kind};
 use pollux_mlx5_abi::command::opcode;
 use pollux_mlx5_abi::field::Field;
+use pollux_mlx5_abi::paging;
 
 use crate::error::KernelError;
 use crate::firmware::{Firmware, SHORT, begin};
@@ -20,6 +21,7 @@ pub(crate) struct Caps {
     qos: Box<[u8; QosCaps::BYTES]>,
     atomic: Box<[u8; AtomicCaps::BYTES]>,
     memory: Box<[u8; DeviceMemoryCaps::BYTES]>,
+    paging: Box<[u8; OdpCaps::BYTES]>,
     encapsulates: bool,
     receive: [u8; FlowTableProperties::BYTES],
     transmit: [u8; FlowTableProperties::BYTES],
@@ -48,6 +50,7 @@ impl Caps {
         } else {
             Box::new(DeviceMemoryCaps::ZERO)
         };
+        let paging = if has(GeneralCaps::PG) { block(firmware, kind::ODP)? } else { Box::new(OdpCaps::ZERO) };
         let (mut receive, mut transmit) = (FlowTableProperties::ZERO, FlowTableProperties::ZERO);
         let mut encapsulates = false;
         if has(GeneralCaps::NIC_FLOW_TABLE) {
@@ -56,7 +59,7 @@ impl Caps {
             transmit = FlowTableNicCaps::FLOW_TABLE_PROPERTIES_NIC_TRANSMIT.get(&steering);
             encapsulates = FlowTableNicCaps::ENCAP_GENERAL_HEADER.is_set(&steering);
         }
-        Ok(Self { general, ethernet, roce, qos, atomic, memory, encapsulates, receive, transmit })
+        Ok(Self { general, ethernet, roce, qos, atomic, memory, paging, encapsulates, receive, transmit })
     }
 
     pub(crate) fn general(&self, field: Field<{ GeneralCaps::BYTES }>) -> u32 {
@@ -90,6 +93,26 @@ impl Caps {
 
     pub(crate) fn atomic(&self, field: Field<{ AtomicCaps::BYTES }>) -> u32 {
         field.get(&self.atomic)
+    }
+
+    /// Whether it asks for pages by key and address.
+    pub(crate) fn pages_on_demand(&self) -> bool {
+        self.has(GeneralCaps::PG) && paging::BY_MEMORY.is_set(&self.paging)
+    }
+
+    /// Whether all memory of a program can be under one key then. Source: Linux `drivers/infiniband/hw/mlx5/odp.c`,
+    /// `mlx5_ib_internal_fill_odp_caps`.
+    pub(crate) fn pages_all_memory(&self) -> bool {
+        use GeneralCaps as G;
+        let needed = [G::FIXED_BUFFER_SIZE, G::NULL_MKEY, G::UMR_EXTENDED_TRANSLATION_OFFSET];
+        self.pages_on_demand()
+            && needed.into_iter().all(|field| self.has(field))
+            && !self.has(G::UMR_INDIRECT_MKEY_DISABLED)
+    }
+
+    /// What a transport may do that comes upon pages which are not there, of [`paging::service`].
+    pub(crate) fn paged_services(&self, transport: Field<{ OdpCaps::BYTES }>) -> u32 {
+        transport.get(&self.paging)
     }
 
     /// Whether it lends memory of its own.

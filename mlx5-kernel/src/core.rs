@@ -1,7 +1,7 @@
 //! What all contexts of a device share.
 
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pollux_uverbs::Errno;
@@ -20,6 +20,7 @@ use crate::loopback::LocalLoopback;
 use crate::neighbour::{Neighbours, ip, named_mac};
 use crate::object_counts::ObjectCounts;
 use crate::own::{OwnNumbers, OwnObjects};
+use crate::paging::Paging;
 use crate::port::Port;
 use crate::profile::DoorProfile;
 use crate::rate::Rates;
@@ -30,7 +31,7 @@ use crate::xrcd::domain::XrcDomains;
 /// The device, its event queues and tables.
 #[derive(Debug)]
 pub(crate) struct Core {
-    pub(crate) adapter: Adapter,
+    pub(crate) adapter: Arc<Adapter>,
     pub(crate) profile: DoorProfile,
     pub(crate) port: Port,
     /// The kernel's own network at the port, where there is one.
@@ -50,11 +51,11 @@ pub(crate) struct Core {
     pub(crate) general_uid: u16,
     /// The key for reads that nobody wants.
     pub(crate) dump_fill_mkey: Option<u32>,
-    /// Variable bits of the next memory key.
-    pub(crate) key_variant: AtomicU8,
     /// Pages that the firmware asked for while it runs and that it gets with the next call.
     pub(crate) pages_wanted: AtomicU32,
     pub(crate) pages: Mutex<LentPages>,
+    /// Regions of which pages come on demand.
+    pub(crate) paging: Arc<Paging>,
     /// Rates that queues are held to.
     pub(crate) rates: Rates,
     /// Objects that were still there when their context was closed.
@@ -82,6 +83,7 @@ impl Core {
                 if let Some(count) = start::pages_requested(entry) {
                     self.pages_wanted.store(count, Ordering::Relaxed);
                 }
+                self.paging.asked(entry);
                 if self.events.dispatch(entry) {
                     self.fail();
                 }
@@ -150,6 +152,11 @@ impl Core {
         }
     }
 
+    /// Whether memory can be registered on demand.
+    pub(crate) fn pages_on_demand(&self) -> bool {
+        self.caps.pages_on_demand() && self.firmware.queue.sets_key_entries()
+    }
+
     /// Completion vectors.
     pub(crate) fn vectors(&self) -> u32 {
         self.queues.len().saturating_sub(1) as u32
@@ -190,6 +197,7 @@ impl Core {
         for vector in 0..firmware.queue.vectors() {
             firmware.queue.on_interrupt(vector, Arc::new(|| {}));
         }
+        self.paging.end();
         self.xrc.end(self);
         if let Some(own) = self.own.lock().unwrap_or_else(PoisonError::into_inner).take() {
             own.end(self);

@@ -133,7 +133,7 @@ impl Events {
                 }
                 return false;
             }
-            event::CMD | event::PAGE_REQUEST => return false,
+            event::CMD | event::PAGE_REQUEST | event::PAGE_FAULT => return false,
             event::CQ_ERROR => {
                 if let Ok((error, _)) = eqe::CqError::read_from_prefix(&entry.data) {
                     let target = self.tables().completion_queues.get(&(error.cqn.get() & 0xff_ffff)).cloned();

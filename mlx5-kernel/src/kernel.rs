@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use pollux_mlx5_abi::caps::general::GeneralCaps;
+use pollux_mlx5_abi::eqe::event;
 use pollux_uverbs::{Channel, Errno};
 
 use crate::adapter::Adapter;
@@ -15,10 +16,11 @@ use crate::device::{CommandQueue, DmaMemory};
 use crate::dm::page::DevicePages;
 use crate::error::KernelError;
 use crate::event::Events;
-use crate::event::queue::EventQueue;
+use crate::event::queue::{ASYNC_EVENTS, EventQueue};
 use crate::firmware::Firmware;
 use crate::loopback::LocalLoopback;
 use crate::neighbour::{Neighbours, Network};
+use crate::paging::Paging;
 use crate::port::Port;
 use crate::profile::DoorProfile;
 use crate::rate::Rates;
@@ -97,7 +99,7 @@ impl Kernel {
         let dump_fill_mkey =
             if caps.has(GeneralCaps::DUMP_FILL_MKEY) { Some(start::dump_fill_mkey(firmware)?) } else { None };
         let mut queues = Vec::new();
-        let port = make_queues(firmware, memory, &mut queues).and_then(|()| {
+        let port = make_queues(firmware, memory, &caps, &mut queues).and_then(|()| {
             let addresses = network.as_ref().map_or(&[][..], |network| &network.addresses);
             Port::start(firmware, &caps, addresses)
         });
@@ -123,14 +125,17 @@ impl Kernel {
         loaded: Loaded,
     ) -> Arc<Self> {
         let steering = Mutex::new(Steering::new(&loaded.caps));
+        let adapter = Arc::new(Adapter {
+            firmware,
+            memory,
+            caps: loaded.caps,
+            events: Events::default(),
+            management: AtomicBool::new(false),
+            key_variant: AtomicU8::new(1),
+        });
         let core = Arc::new(Core {
-            adapter: Adapter {
-                firmware,
-                memory,
-                caps: loaded.caps,
-                events: Events::default(),
-                management: AtomicBool::new(false),
-            },
+            paging: Arc::new(Paging::new(Arc::clone(&adapter))),
+            adapter,
             profile,
             port: loaded.port,
             neighbours: loaded.neighbours,
@@ -144,7 +149,6 @@ impl Kernel {
             write_combining: loaded.write_combining,
             general_uid: loaded.general_uid,
             dump_fill_mkey: loaded.dump_fill_mkey,
-            key_variant: AtomicU8::new(1),
             pages_wanted: AtomicU32::new(0),
             pages: Mutex::new(pages),
             rates: Rates::default(),
@@ -207,6 +211,12 @@ impl Kernel {
         self.life.core.port.hw_counters(&self.life.core)
     }
 
+    /// Questions for pages of memory registered on demand that were answered with pages: what Linux tells of a region as its `page_faults`.
+    #[must_use]
+    pub fn page_faults(&self) -> u64 {
+        self.life.core.paging.faults()
+    }
+
     /// Objects that nobody destroyed before their channel was closed, which left it to the kernel; of a device that is gone none
     /// are counted.
     #[must_use]
@@ -250,15 +260,20 @@ impl fmt::Debug for Loaded {
 fn make_queues(
     firmware: &Firmware,
     memory: &dyn DmaMemory,
+    caps: &Caps,
     queues: &mut Vec<EventQueue>,
 ) -> Result<(), KernelError> {
     let vectors = firmware.queue.vectors();
     // The first vector is for asynchronous events; a device with one alone shares it.
     let completion = vectors.saturating_sub(1).clamp(1, VECTORS_MAX);
-    queues.push(EventQueue::create(firmware, memory, 0, true)?);
+    let mut events = ASYNC_EVENTS.to_vec();
+    if caps.pages_on_demand() {
+        events.push(event::PAGE_FAULT);
+    }
+    queues.push(EventQueue::create(firmware, memory, 0, &events)?);
     for index in 0..completion {
         let vector = (index + 1).min(vectors.saturating_sub(1));
-        queues.push(EventQueue::create(firmware, memory, vector, false)?);
+        queues.push(EventQueue::create(firmware, memory, vector, &[])?);
     }
     Ok(())
 }

@@ -32,7 +32,7 @@
 //! up its own context, for three seconds at most.
 //!
 //! RoCE is version 2 alone. Absent: queue pair 1 and connection management, dynamically connected queue pairs, tag matching,
-//! paging on demand, pacing, atomics with masks, congestion control. The port's addresses stay what they were
+//! pacing, atomics with masks, congestion control. The port's addresses stay what they were
 //! made, so no event says that a GID changed.
 
 mod adapter;
@@ -56,11 +56,13 @@ mod kernel;
 mod loopback;
 mod matcher;
 mod method;
+mod mkey;
 mod mr;
 mod mw;
 mod neighbour;
 mod object_counts;
 mod own;
+mod paging;
 mod pd;
 mod pieces;
 mod port;

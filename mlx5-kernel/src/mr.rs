@@ -1,21 +1,23 @@
 //! Memory regions. Source: Linux `drivers/infiniband/core/uverbs_cmd.c`, `drivers/infiniband/hw/mlx5/mr.c`.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use pollux_mlx5_abi::caps::general::GeneralCaps;
-use pollux_mlx5_abi::command::mkey::{CreateMkeyIn, CreateMkeyOut, DestroyMkeyIn, MkeyContext, access_mode};
+use pollux_mlx5_abi::command::mkey::{CreateMkeyIn, MkeyContext, access_mode};
 use pollux_mlx5_abi::command::opcode;
-use pollux_uverbs::abi::flags::{Access, Rereg};
+use pollux_uverbs::abi::flags::{Access, Advice, Rereg};
 use pollux_uverbs::abi::id;
+use pollux_uverbs::abi::ioctl_verbs::Sge;
 use pollux_uverbs::abi::memory::{DeregMr, RegMr, RegMrResp, ReregMr, ReregMrResp};
 use pollux_uverbs::{Call, Errno, WriteCall};
 use zerocopy::IntoBytes;
 
 use crate::core::Core;
 use crate::dm::Dm;
-use crate::firmware::{SHORT, begin};
+use crate::firmware::begin;
 use crate::handle::{Object, ObjectKind};
+use crate::mkey::{destroy_key, make_key, set_rights};
+use crate::paging::region::{self, Region};
 use crate::pd::Pd;
 use crate::session::Session;
 use crate::umem::{PAGE, Umem};
@@ -34,8 +36,10 @@ pub(crate) struct Mr {
     index: Option<u32>,
     key: u32,
     pd: u32,
-    /// None where it is memory of the device.
+    /// None where it is memory of the device, or comes on demand.
     umem: Option<Umem>,
+    /// Where its pages come on demand.
+    paged: Option<Arc<Region>>,
     bytes: u64,
     iova: u64,
     access: Access,
@@ -57,22 +61,18 @@ impl Object for Mr {
     }
 
     fn end(&mut self, core: &Core, _: u16) -> Result<(), Errno> {
-        if let Some(index) = self.index {
+        if let Some(region) = &self.paged {
+            region.end()?;
+        } else if let Some(index) = self.index {
             destroy_key(core, index)?;
-            self.index = None;
         }
+        self.index = None;
         Ok(())
     }
 }
 
-pub(crate) fn destroy_key(core: &Core, index: u32) -> Result<(), Errno> {
-    let mut input: [u8; DestroyMkeyIn::BYTES] = begin(opcode::DESTROY_MKEY, 0, 0);
-    DestroyMkeyIn::MKEY_INDEX.set(&mut input, index);
-    core.execute(&input, &mut [0; SHORT])
-}
-
 /// Source: Linux `include/rdma/ib_verbs.h`, `ib_check_mr_access`.
-fn check_access(access: Access) -> Result<(), Errno> {
+fn check_access(core: &Core, access: Access) -> Result<(), Errno> {
     let remote = Access::REMOTE_ATOMIC | Access::REMOTE_WRITE;
     if access.intersects(remote) && !access.contains(Access::LOCAL_WRITE) {
         return Err(Errno::EINVAL);
@@ -81,7 +81,10 @@ fn check_access(access: Access) -> Result<(), Errno> {
         return Err(Errno::EINVAL);
     }
     // A card of mlx5 has no flush (Linux since 6.2).
-    if access.intersects(Access::ON_DEMAND | Access::FLUSH_GLOBAL | Access::FLUSH_PERSISTENT) {
+    if access.intersects(Access::FLUSH_GLOBAL | Access::FLUSH_PERSISTENT) {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    if access.contains(Access::ON_DEMAND) && !core.pages_on_demand() {
         return Err(Errno::EOPNOTSUPP);
     }
     Ok(())
@@ -104,42 +107,6 @@ fn create_key(core: &Core, pdn: u32, umem: &Umem, iova: u64, access: Access) -> 
     MkeyContext::TRANSLATIONS_OCTWORD_SIZE.set(context, octwords);
     MkeyContext::LOG_PAGE_SIZE.set(context, log_page);
     make_key(core, &mut head, &pages)
-}
-
-/// Sets what a key allows, and to which domain.
-fn set_rights(core: &Core, context: &mut [u8; 64], pdn: u32, access: Access) {
-    let caps = &core.caps;
-    let relaxed = access.contains(Access::RELAXED_ORDERING);
-    for (field, on) in [
-        (MkeyContext::A, access.contains(Access::REMOTE_ATOMIC)),
-        (MkeyContext::RW, access.contains(Access::REMOTE_WRITE)),
-        (MkeyContext::RR, access.contains(Access::REMOTE_READ)),
-        (MkeyContext::LW, access.contains(Access::LOCAL_WRITE)),
-        (MkeyContext::LR, true),
-        (MkeyContext::RELAXED_ORDERING_WRITE, relaxed && caps.has(GeneralCaps::RELAXED_ORDERING_WRITE)),
-        (MkeyContext::RELAXED_ORDERING_READ, relaxed && caps.has(GeneralCaps::RELAXED_ORDERING_READ)),
-    ] {
-        field.set(context, on.into());
-    }
-    MkeyContext::PD.set(context, pdn);
-}
-
-/// Makes a key with this context, and this translation behind it: index, and the key with its variable bits.
-pub(crate) fn make_key(
-    core: &Core,
-    head: &mut [u8; CreateMkeyIn::BYTES],
-    translation: &[u8],
-) -> Result<(u32, u32), Errno> {
-    let variant = core.key_variant.fetch_add(1, Ordering::Relaxed);
-    MkeyContext::MKEY_7_0.set(CreateMkeyIn::MEMORY_KEY_MKEY_ENTRY.of_mut(head), variant.into());
-    let mut input = head.to_vec();
-    input.extend_from_slice(translation);
-    // The list is a whole number of octwords.
-    input.resize(input.len().next_multiple_of(16), 0);
-    let mut output = CreateMkeyOut::ZERO;
-    core.execute(&input, &mut output)?;
-    let index = CreateMkeyOut::MKEY_INDEX.get(&output);
-    Ok((index, index << 8 | u32::from(variant)))
 }
 
 impl Session {
@@ -179,26 +146,30 @@ impl Session {
     }
 
     fn register(&mut self, wanted: &Wanted) -> Result<(u32, u32), Errno> {
-        let core = Arc::clone(&self.core);
+        let mr = self.make_mr(wanted)?;
+        let key = mr.key;
+        Ok((self.handles.add(mr, &[wanted.pd]), key))
+    }
+
+    fn make_mr(&self, wanted: &Wanted) -> Result<Mr, Errno> {
+        let &Wanted { pd, start, length, iova, access } = wanted;
+        let core = &self.core;
         // A page keeps its bytes where they are: only whole pages may be elsewhere.
-        if wanted.start % PAGE != wanted.iova % PAGE {
+        if start % PAGE != iova % PAGE {
             return Err(Errno::EINVAL);
         }
-        check_access(wanted.access)?;
-        let pdn = self.handles.get::<Pd>(wanted.pd)?.pdn;
-        let rights = Umem::rights(wanted.access);
-        let umem = Umem::pin(core.memory.as_ref(), wanted.start, wanted.length, rights)?;
-        let (index, key) = create_key(&core, pdn, &umem, wanted.iova, wanted.access)?;
-        let mr = Mr {
-            index: Some(index),
-            key,
-            pd: wanted.pd,
-            bytes: umem.bytes,
-            umem: Some(umem),
-            iova: wanted.iova,
-            access: wanted.access,
-        };
-        Ok((self.handles.add(mr, &[wanted.pd]), key))
+        check_access(core, access)?;
+        let pdn = self.handles.get::<Pd>(pd)?.pdn;
+        if access.contains(Access::ON_DEMAND) {
+            let wanted = region::Wanted { pdn, start, bytes: length, iova, access };
+            let (region, index, key) = Region::make(&core.paging, wanted)?;
+            let paged = Some(region);
+            return Ok(Mr { index: Some(index), key, pd, umem: None, paged, bytes: length, iova, access });
+        }
+        let umem = Umem::pin(core.memory.as_ref(), start, length, Umem::rights(access))?;
+        let (index, key) = create_key(core, pdn, &umem, iova, access)?;
+        let bytes = umem.bytes;
+        Ok(Mr { index: Some(index), key, pd, umem: Some(umem), paged: None, bytes, iova, access })
     }
 
     /// `REREG_MR`: the same key where only rights or the domain change, and the device has a way to; else a new one in its place, as
@@ -217,7 +188,7 @@ impl Session {
         } else {
             mr.access
         };
-        check_access(access)?;
+        check_access(&self.core, access)?;
         let pd = if flags.contains(Rereg::PD) { request.pd_handle } else { mr.pd };
         if !translation && self.change_rights(request.mr_handle, pd, access)? {
             let key = self.handles.get::<Mr>(request.mr_handle)?.key;
@@ -228,18 +199,17 @@ impl Session {
         let (start, length, iova) = if translation {
             (request.start, request.length, request.hca_va)
         } else {
-            let umem = mr.umem.as_ref().ok_or(Errno::EINVAL)?;
-            (umem.address, umem.bytes, mr.iova)
+            let paged = mr.paged.as_ref().map(|region| (region.wanted().start, mr.bytes));
+            let (start, bytes) =
+                mr.umem.as_ref().map(|umem| (umem.address, umem.bytes)).or(paged).ok_or(Errno::EINVAL)?;
+            (start, bytes, mr.iova)
         };
         let (core, uid) = (Arc::clone(&self.core), self.uid());
-        let pdn = self.handles.get::<Pd>(pd)?.pdn;
-        let umem = Umem::pin(core.memory.as_ref(), start, length, Umem::rights(access))?;
-        let (index, key) = create_key(&core, pdn, &umem, iova, access)?;
-        let bytes = umem.bytes;
-        let fresh = Mr { index: Some(index), key, pd, umem: Some(umem), bytes, iova, access };
+        let mut fresh = self.make_mr(&Wanted { pd, start, length, iova, access })?;
+        let key = fresh.key;
         let mr = self.handles.get_mut::<Mr>(request.mr_handle)?;
         if let Err(errno) = mr.end(&core, uid) {
-            let _ = destroy_key(&core, index);
+            let _ = fresh.end(&core, uid);
             return Err(errno);
         }
         *mr = fresh;
@@ -291,7 +261,7 @@ impl Session {
             | Access::REMOTE_WRITE
             | Access::REMOTE_ATOMIC
             | Access::ZERO_BASED;
-        check_access(access)?;
+        check_access(&self.core, access)?;
         if !access.contains(Access::ZERO_BASED) || !(access - allowed).is_empty() {
             return Err(Errno::EINVAL);
         }
@@ -320,11 +290,67 @@ impl Session {
         MkeyContext::START_ADDR.set(context, memory.address + offset);
         MkeyContext::LEN.set(context, bytes);
         let (index, key) = make_key(&core, &mut input, &[])?;
-        let mr = Mr { index: Some(index), key, pd, umem: None, bytes, iova: 0, access };
+        let mr = Mr { index: Some(index), key, pd, umem: None, paged: None, bytes, iova: 0, access };
         let handle = self.handles.add(mr, &[pd, dm]);
         call.create(a::HANDLE, handle)?;
         call.reply(a::RESP_LKEY, &key)?;
         call.reply(a::RESP_RKEY, &key)
+    }
+
+    /// `MR/ADVISE_MR`: pages of regions on demand are brought before they are needed. Advice that need not be followed when the call
+    /// returns is followed as well, and what does not come then is not told. Source: Linux `drivers/infiniband/hw/mlx5/mr.c`,
+    /// `mlx5_ib_advise_mr`; `odp.c`, `mlx5_ib_advise_mr_prefetch`, `get_prefetchable_mr`.
+    pub(crate) fn advise_mr(&mut self, call: &mut Call<'_>) -> Result<(), Errno> {
+        use id::mr::advise as a;
+        /// Source: Linux `include/uapi/rdma/ib_user_ioctl_verbs.h`, `IB_UVERBS_ADVISE_MR_FLAG_FLUSH`.
+        const FLUSH: u64 = 1;
+        let core = Arc::clone(&self.core);
+        if !core.pages_on_demand() {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let (advice, flags) = (call.number(a::ADVICE)?, call.number(a::FLAGS)?);
+        let advice = u32::try_from(advice).map(Advice).map_err(|_| Errno::EOPNOTSUPP)?;
+        if !matches!(advice, Advice::PREFETCH | Advice::PREFETCH_WRITE | Advice::PREFETCH_NO_FAULT) {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        if flags & !FLUSH != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let pd = call.handle(a::PD_HANDLE)?;
+        let pdn = self.handles.get::<Pd>(pd)?.pdn;
+        let list = call.input(a::SGE_LIST).unwrap_or_default();
+        let (pieces, rest) = list.as_chunks::<{ size_of::<Sge>() }>();
+        if !rest.is_empty() {
+            return Err(Errno::EINVAL);
+        }
+        let mut regions = Vec::with_capacity(pieces.len());
+        for piece in pieces {
+            let piece: Sge = zerocopy::transmute!(*piece);
+            let region = self.paged_region(piece.lkey).ok_or(Errno::ENOENT)?;
+            let writes = advice == Advice::PREFETCH_WRITE;
+            if region.wanted().pdn != pdn || writes && !region.is_writable() {
+                return Err(Errno::EPERM);
+            }
+            regions.push((region, piece));
+        }
+        // What is there is reached when it is needed, without a question to anybody else.
+        if advice == Advice::PREFETCH_NO_FAULT {
+            return Ok(());
+        }
+        for (region, piece) in regions {
+            let fetched = region.fetch(piece.addr, piece.length.into());
+            if flags & FLUSH != 0 {
+                fetched?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The region on demand that has this key.
+    fn paged_region(&self, key: u32) -> Option<Arc<Region>> {
+        let mut regions =
+            self.handles.of_kind(ObjectKind::Mr).filter_map(|mr| self.handles.get::<Mr>(mr).ok());
+        regions.find(|mr| mr.key == key)?.paged.clone()
     }
 
     /// `MR/QUERY_MR`.

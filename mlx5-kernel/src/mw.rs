@@ -14,7 +14,7 @@ use zerocopy::IntoBytes;
 use crate::core::Core;
 use crate::firmware::begin;
 use crate::handle::{Object, ObjectKind};
-use crate::mr::{destroy_key, make_key};
+use crate::mkey::{destroy_key, make_key};
 use crate::pd::Pd;
 use crate::session::Session;
 use crate::udata;

@@ -5,14 +5,16 @@ use std::mem::{offset_of, size_of_val};
 
 use pollux_mlx5_abi::caps::ethernet::EthernetCaps;
 use pollux_mlx5_abi::caps::general::GeneralCaps;
-use pollux_mlx5_abi::caps::roce::{AtomicCaps, DeviceMemoryCaps, QosCaps, atomic};
+use pollux_mlx5_abi::caps::roce::{AtomicCaps, DeviceMemoryCaps, OdpCaps as OdpBlock, QosCaps, atomic};
+use pollux_mlx5_abi::field::Field;
 use pollux_mlx5_abi::kernel::completion_queue::mini_format;
 use pollux_mlx5_abi::kernel::device::{DeviceAnswer, device_flag, multi_packet, pacing, parsing, tunnel};
 use pollux_mlx5_abi::kernel::queue_pair::{hash_field as f, hash_function};
+use pollux_mlx5_abi::paging;
 use pollux_uverbs::abi::device::{
-    CqModerationCaps, ExQueryDevice, ExQueryDeviceResp, QueryDeviceResp, QueryPort, RssCaps,
+    CqModerationCaps, ExQueryDevice, ExQueryDeviceResp, OdpCaps, QueryDeviceResp, QueryPort, RssCaps,
 };
-use pollux_uverbs::abi::flags::{DeviceCaps, QpType, RawPacketCaps};
+use pollux_uverbs::abi::flags::{DeviceCaps, OdpGeneral, OdpService, QpType, RawPacketCaps};
 use pollux_uverbs::abi::id;
 use pollux_uverbs::abi::ioctl_verbs::GidEntry;
 use pollux_uverbs::{Call, Errno, WriteCall};
@@ -61,6 +63,21 @@ impl Session {
         let caps = &core.caps;
         let base = base(core);
         let answer = ExQueryDeviceResp {
+            odp_caps: OdpCaps {
+                general_caps: match (core.pages_on_demand(), caps.pages_all_memory()) {
+                    (false, _) => 0,
+                    (true, false) => OdpGeneral::SUPPORT.bits(),
+                    (true, true) => (OdpGeneral::SUPPORT | OdpGeneral::IMPLICIT).bits(),
+                },
+                // UC never.
+                per_transport_caps: [
+                    paged_services(core, paging::RELIABLE),
+                    0,
+                    paged_services(core, paging::DATAGRAM),
+                ],
+                ..OdpCaps::default()
+            },
+            xrc_odp_caps: paged_services(core, paging::XRC),
             timestamp_mask: i64::MAX.cast_unsigned(),
             hca_core_clock: caps.general(GeneralCaps::DEVICE_FREQUENCY_KHZ).into(),
             device_cap_flags_ex: capability_flags(core),
@@ -250,6 +267,28 @@ fn atomic_cap(caps: &Caps) -> u32 {
         && caps.atomic(AtomicCaps::ATOMIC_SIZE_QP) & atomic::BYTES_8 != 0
         && caps.atomic(AtomicCaps::ATOMIC_REQ_8B_ENDIANNESS_MODE) == atomic::HOST_ENDIANNESS;
     if works { HCA } else { NONE }
+}
+
+/// What a transport may do that comes upon pages which are not there, as the kernel tells it. Source: Linux
+/// `drivers/infiniband/hw/mlx5/odp.c`, `mlx5_ib_internal_fill_odp_caps`.
+fn paged_services(core: &Core, transport: Field<{ OdpBlock::BYTES }>) -> u32 {
+    use paging::service as s;
+    if !core.pages_on_demand() {
+        return 0;
+    }
+    let has = core.caps.paged_services(transport);
+    let mut services = OdpService::empty();
+    for (bit, service) in [
+        (s::SEND, OdpService::SEND),
+        (s::RECEIVE, OdpService::RECV),
+        (s::WRITE, OdpService::WRITE),
+        (s::READ, OdpService::READ),
+        (s::ATOMIC, OdpService::ATOMIC),
+        (s::SHARED, OdpService::SRQ_RECV),
+    ] {
+        services.set(service, has & bit != 0);
+    }
+    services.bits()
 }
 
 fn raw_packet_caps(caps: &Caps) -> RawPacketCaps {

@@ -23,7 +23,7 @@ const LOG_ENTRIES: u8 = 10;
 
 /// What the first queue takes: everything but completions. Source: Linux
 /// `drivers/net/ethernet/mellanox/mlx5/core/eq.c`, `gather_async_events_mask`.
-const ASYNC_EVENTS: &[u8] = &[
+pub(crate) const ASYNC_EVENTS: &[u8] = &[
     event::PATH_MIG,
     event::COMM_EST,
     event::SQ_DRAINED,
@@ -61,12 +61,12 @@ struct State {
 }
 
 impl EventQueue {
-    /// Makes a queue that raises `vector`: for asynchronous events, or for completions.
+    /// Makes a queue that raises `vector`: for these events, or for completions alone where there are none.
     pub(crate) fn create(
         firmware: &Firmware,
         memory: &dyn DmaMemory,
         vector: u32,
-        asynchronous: bool,
+        events: &[u8],
     ) -> Result<Self, KernelError> {
         let bytes = size_of::<Eqe>() << LOG_ENTRIES;
         let (ring, pinned) = fresh_ring(memory, bytes)?;
@@ -78,9 +78,7 @@ impl EventQueue {
             EqContext::UAR_PAGE.set(context, uar);
             EqContext::INTR.set(context, vector);
             let mask = CreateEqIn::EVENT_BITMASK.of_mut(head);
-            // Without a bit it takes completions alone.
-            let wanted = if asynchronous { ASYNC_EVENTS } else { &[] };
-            let bits = wanted.iter().fold(0_u64, |bits, kind| bits | 1 << (kind & 63));
+            let bits = events.iter().fold(0_u64, |bits, kind| bits | 1 << (kind & 63));
             mask[..8].copy_from_slice(&bits.to_be_bytes());
         }
         for page in 0..bytes / 4096 {

@@ -294,7 +294,17 @@ pub(super) const METHODS: &[Method] = &[
         ]
     ),
     end!(id::mr::OBJECT, id::mr::destroy::METHOD, Mr, id::mr::destroy::HANDLE),
-    lacking!(id::mr::OBJECT, id::mr::advise::METHOD),
+    method!(
+        id::mr::OBJECT,
+        id::mr::advise::METHOD,
+        Session::advise_mr,
+        [
+            must(id::mr::advise::PD_HANDLE, Obj(K::Pd)),
+            must(id::mr::advise::ADVICE, Number),
+            must(id::mr::advise::FLAGS, Number),
+            must(id::mr::advise::SGE_LIST, In(16)),
+        ]
+    ),
     method!(
         id::mr::OBJECT,
         id::mr::query::METHOD,

@@ -133,6 +133,14 @@ impl CommandQueue for Watch {
         Ok(())
     }
 
+    fn set_key_entries(&self, index: u32, unit: u64, entries: &[u8]) -> bool {
+        self.device.set_key_entries(index, unit, entries)
+    }
+
+    fn sets_key_entries(&self) -> bool {
+        self.device.sets_key_entries()
+    }
+
     fn uar(&self, number: u32, write_combining: bool) -> Option<Page> {
         self.device.uar(number, write_combining)
     }

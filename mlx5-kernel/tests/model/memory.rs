@@ -3,9 +3,10 @@
 use pollux_mlx5_abi::command::opcode as op;
 use pollux_mlx5_kernel::DoorProfile;
 use pollux_mlx5_model::DeviceConfig;
-use pollux_uverbs::abi::flags::Access;
+use pollux_uverbs::abi::flags::{Access, Advice};
+use pollux_uverbs::abi::ioctl_verbs::Sge;
 use pollux_uverbs::mr::{MrChange, MrRequest};
-use pollux_uverbs::{Errno, PdHandle};
+use pollux_uverbs::{Driver, Errno, PdHandle};
 
 use super::bench::{Bench, address, errno};
 
@@ -94,6 +95,68 @@ fn past_the_limit_of_locked_memory_it_is_enomem() {
     let request = MrRequest { pd: opened.pd, start: at, length: 8 << 20, hca_va: at, access: WRITE };
     assert_eq!(errno(opened.register(&request)), Errno::ENOMEM);
     assert!(bench.watch.done(op::CREATE_MKEY).len() <= 1, "the device was not asked");
+    drop(opened);
+    bench.close();
+}
+
+/// A bench whose card asks for pages.
+fn paged_bench() -> Bench {
+    let mut config = DeviceConfig::default();
+    config.traits.on_demand_paging = true;
+    Bench::with(DoorProfile::default(), config)
+}
+
+#[test]
+fn regions_on_demand_that_make_no_sense_are_refused() {
+    let bench = paged_bench();
+    let opened = bench.open();
+    let before = bench.watch.left();
+    let access = WRITE | Access::ON_DEMAND;
+    let good = MrRequest { pd: opened.pd, start: 1 << 44, length: 8192, hca_va: 1 << 44, access };
+    let refuse = |request: MrRequest| errno(opened.register(&request));
+    for (request, why) in [
+        (MrRequest { length: 0, ..good }, "empty"),
+        (MrRequest { length: u64::MAX - 1, ..good }, "wraps"),
+        (MrRequest { start: 0, hca_va: 4096, length: u64::MAX, ..good }, "all memory at another address"),
+        (MrRequest { hca_va: (1 << 44) + 1, ..good }, "another place in its page"),
+        (MrRequest { access: Access::REMOTE_WRITE | Access::ON_DEMAND, ..good }, "remote but not local"),
+    ] {
+        assert_eq!(refuse(request), Errno::EINVAL, "{why}");
+    }
+    assert_eq!(refuse(MrRequest { pd: PdHandle(99), ..good }), Errno::ENOENT);
+    assert_eq!(refuse(MrRequest { length: (16 << 30) + 1, ..good }), Errno::ENOMEM, "more than a key has");
+    assert_eq!(bench.watch.left(), before, "what is refused leaves nothing");
+    // What is not there may be, when it is needed.
+    let mr = opened.must(opened.register(&good));
+    let advise = |pd, advice, length| {
+        let piece = Sge { addr: 1 << 44, length, lkey: mr.lkey };
+        errno(opened.context.advise_mr(pd, advice, true, &[piece]))
+    };
+    assert_eq!(advise(opened.pd, Advice::PREFETCH, 8193), Errno::EFAULT, "behind its end");
+    assert_eq!(advise(opened.pd, Advice(9), 8192), Errno::EOPNOTSUPP);
+    let other = opened.context.alloc_pd(Driver::none()).expect("a domain");
+    assert_eq!(advise(other, Advice::PREFETCH, 8192), Errno::EPERM, "of another domain");
+    opened.context.dereg_mr(mr.handle).expect("gone");
+    assert_eq!(advise(opened.pd, Advice::PREFETCH, 8192), Errno::ENOENT, "gone");
+    // All memory needs keys for what is not there, too; they go with it.
+    let all = MrRequest { start: 0, length: u64::MAX, hca_va: 0, ..good };
+    let mr = opened.must(opened.register(&all));
+    assert_eq!(opened.context.query_mr(mr.handle).expect("a state").length, u64::MAX);
+    opened.context.dereg_mr(mr.handle).expect("gone");
+    drop(opened);
+    bench.close();
+}
+
+#[test]
+fn a_card_without_paging_is_asked_for_none() {
+    let bench = Bench::new(DoorProfile::default());
+    let opened = bench.open();
+    let access = WRITE | Access::ON_DEMAND;
+    let request = MrRequest { pd: opened.pd, start: 0, length: u64::MAX, hca_va: 0, access };
+    assert_eq!(errno(opened.register(&request)), Errno::EOPNOTSUPP);
+    let piece = Sge { addr: 0, length: 1, lkey: 1 };
+    let advised = opened.context.advise_mr(opened.pd, Advice::PREFETCH, true, &[piece]);
+    assert_eq!(errno(advised), Errno::EOPNOTSUPP);
     drop(opened);
     bench.close();
 }

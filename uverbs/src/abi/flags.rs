@@ -171,6 +171,40 @@ bitflags! {
         const _ = !0;
     }
 
+    /// Whether memory can be registered [on demand](Access::ON_DEMAND). Source: Linux `include/uapi/rdma/ib_user_ioctl_verbs.h`, and
+    /// `include/rdma/ib_verbs.h`, `enum ib_odp_general_cap_bits`.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct OdpGeneral: u64 {
+        /// It can.
+        const SUPPORT = 1;
+        /// All memory of a program at once can, too.
+        const IMPLICIT = 1 << 1;
+        const _ = !0;
+    }
+
+    /// What a transport may do that comes upon pages which are not there. Source: Linux `include/rdma/ib_verbs.h`,
+    /// `enum ib_odp_transport_cap_bits`.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct OdpService: u32 {
+        /// Send.
+        const SEND = 1;
+        /// Receive.
+        const RECV = 1 << 1;
+        /// Be written to.
+        const WRITE = 1 << 2;
+        /// Be read from.
+        const READ = 1 << 3;
+        /// Atomics.
+        const ATOMIC = 1 << 4;
+        /// Receive through a shared receive queue.
+        const SRQ_RECV = 1 << 5;
+        /// Flushes.
+        const FLUSH = 1 << 6;
+        /// Atomic writes.
+        const ATOMIC_WRITE = 1 << 7;
+        const _ = !0;
+    }
+
     /// What a device can; those of the 64 bits that matter here.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct DeviceCaps: u64 {

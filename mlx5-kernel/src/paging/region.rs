@@ -1,0 +1,157 @@
+//! A region whose pages come on demand.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pollux_uverbs::Errno;
+use pollux_uverbs::abi::flags::Access;
+
+use super::implicit::{Implicit, Listing};
+use super::key::{self, Rights};
+use super::pages::{Pages, Reach};
+use super::{Answers, Paging};
+use crate::mkey::destroy_key;
+use crate::umem::{PAGE, Umem};
+
+/// Address and length of a region of all memory of a program. Source: Linux `drivers/infiniband/hw/mlx5/mr.c`, `create_user_odp_mr`.
+pub(crate) const ALL: (u64, u64) = (0, u64::MAX);
+
+/// What a region is of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) pdn: u32,
+    pub(crate) start: u64,
+    pub(crate) bytes: u64,
+    pub(crate) iova: u64,
+    pub(crate) access: Access,
+}
+
+/// A region, with its keys.
+#[derive(Debug)]
+pub(crate) struct Region {
+    paging: Arc<Paging>,
+    wanted: Wanted,
+    /// None once it has ended.
+    keys: Mutex<Option<Keys>>,
+}
+
+#[derive(Debug)]
+enum Keys {
+    Explicit(Pages),
+    Implicit(Implicit),
+}
+
+impl Region {
+    /// Makes a region: it, the index of its key, and that key.
+    ///
+    /// # Errors
+    /// `EINVAL` for a range that is none, or where the device cannot have all memory under one key; `ENOMEM` past 16 GiB.
+    pub(crate) fn make(paging: &Arc<Paging>, wanted: Wanted) -> Result<(Arc<Self>, u32, u32), Errno> {
+        let adapter = &paging.adapter;
+        let rights = Rights { pdn: wanted.pdn, access: wanted.access };
+        let reach = Reach { process: adapter.memory.caller(), rights: Umem::rights(wanted.access) };
+        let (keys, index, key) = if (wanted.start, wanted.bytes) == ALL {
+            if wanted.iova != 0 || !adapter.caps.pages_all_memory() {
+                return Err(Errno::EINVAL);
+            }
+            let (implicit, key) = Implicit::new(adapter, rights, reach)?;
+            (Keys::Implicit(implicit), key >> 8, key)
+        } else {
+            let end = wanted.start.checked_add(wanted.bytes).ok_or(Errno::EINVAL)?;
+            if wanted.bytes == 0 || end.checked_next_multiple_of(PAGE).is_none() {
+                return Err(Errno::EINVAL);
+            }
+            let (index, key) = key::of_pages(adapter, rights, wanted.iova, wanted.bytes)?;
+            (Keys::Explicit(Pages::new(index, reach, &(wanted.start..end))), index, key)
+        };
+        let indexes: Vec<u32> = match &keys {
+            Keys::Explicit(pages) => vec![pages.index],
+            Keys::Implicit(implicit) => implicit.indexes().collect(),
+        };
+        let region = Arc::new(Self { paging: Arc::clone(paging), wanted, keys: Mutex::new(Some(keys)) });
+        for index in indexes {
+            if let Err(errno) = region.add(index) {
+                let _ = region.end();
+                return Err(errno);
+            }
+        }
+        Ok((region, index, key))
+    }
+
+    fn keys(&self) -> MutexGuard<'_, Option<Keys>> {
+        // Never half changed.
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What it was made of.
+    pub(crate) fn wanted(&self) -> &Wanted {
+        &self.wanted
+    }
+
+    /// Whether the device may write there.
+    pub(crate) fn is_writable(&self) -> bool {
+        Umem::rights(self.wanted.access) == crate::device::Rights::ReadWrite
+    }
+
+    /// Brings `bytes` bytes from `at` on, by the device's addresses.
+    ///
+    /// # Errors
+    /// `EFAULT` where they are not in the region, or not mapped as its rights need it.
+    pub(crate) fn fetch(self: &Arc<Self>, at: u64, bytes: u64) -> Result<(), Errno> {
+        let Wanted { start, iova, bytes: all, .. } = self.wanted;
+        let offset = at.checked_sub(iova).ok_or(Errno::EFAULT)?;
+        let end = offset.checked_add(bytes).filter(|end| *end <= all).ok_or(Errno::EFAULT)?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        self.bring(&(start + offset..start + end))
+    }
+
+    fn bring(self: &Arc<Self>, bytes: &Range<u64>) -> Result<(), Errno> {
+        let adapter = &self.paging.adapter;
+        match self.keys().as_mut() {
+            Some(Keys::Explicit(pages)) => pages.bring(adapter, bytes),
+            Some(Keys::Implicit(implicit)) => implicit.bring(adapter, self, bytes),
+            None => Err(Errno::EFAULT),
+        }
+    }
+
+    /// Ends its keys; the device reaches nothing of it afterwards. After a refusal it is still there.
+    pub(crate) fn end(&self) -> Result<(), Errno> {
+        let mut place = self.keys();
+        let indexes: Vec<u32> = match place.as_ref() {
+            Some(Keys::Explicit(pages)) => {
+                destroy_key(&self.paging.adapter, pages.index)?;
+                vec![pages.index]
+            }
+            Some(Keys::Implicit(implicit)) => {
+                implicit.end(&self.paging.adapter)?;
+                implicit.indexes().collect()
+            }
+            None => return Ok(()),
+        };
+        indexes.into_iter().for_each(|index| self.paging.remove(index));
+        *place = None;
+        Ok(())
+    }
+}
+
+impl Answers for Region {
+    fn answer(self: Arc<Self>, at: u64, bytes: u64) -> Result<(), Errno> {
+        let Wanted { start, iova, .. } = self.wanted;
+        // A page begins at the same place in both.
+        let from = start.saturating_add(at.saturating_sub(iova));
+        let end = start.saturating_add(at.saturating_add(bytes).saturating_sub(iova));
+        self.bring(&(from..end))
+    }
+}
+
+impl Listing for Arc<Region> {
+    fn add(&self, index: u32) -> Result<(), Errno> {
+        self.paging.add(index, Arc::clone(self) as Arc<dyn Answers>)
+    }
+
+    fn remove(&self, index: u32) {
+        self.paging.remove(index);
+    }
+}
