@@ -206,7 +206,7 @@ pub use endpoint::{Endpoint, EndpointOptions, PairError, RemoteMemory};
 pub use error::VerbsError;
 pub use event::{Element, Event};
 pub use flow::{Rule, RuleId};
-pub use mr::{Buf, Buffers, Mr, Piece};
+pub use mr::{AllMemory, Buf, Buffers, Mr, Piece};
 pub use mw::{Mw, next_rkey};
 pub use opened::OpenedQp;
 pub use options::{QpOptions, QpSizes, SrqOptions};
@@ -214,7 +214,7 @@ pub use packet::Segments;
 pub use pd::Pd;
 pub use pollux_uverbs::abi::device::ExQueryDeviceResp as DeviceAttributes;
 pub use pollux_uverbs::abi::flags::{
-    Access, Advice, DeviceCaps, FlowType, Placement, QpState, Selectivity, WqState,
+    Access, Advice, DeviceCaps, FlowType, OdpGeneral, OdpService, Placement, QpState, Selectivity, WqState,
 };
 pub use pollux_uverbs::abi::flow::{EspFilter, EthFilter, GreFilter, Ipv4Filter, Ipv6Filter, TcpUdpFilter};
 pub use pollux_uverbs::abi::ioctl_verbs::QueryPortRespEx as PortAttributes;

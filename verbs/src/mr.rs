@@ -4,6 +4,7 @@
 //!   Mr       a zone, registered with rights for peers: read and written by copies alone, at any time, by anybody
 //!            who posts it keeps it: it is deregistered after the last queue that named it, and only then freed
 //!   Buf      a piece of a zone registered for this side alone: owned like a Vec, moved into a request, comes back with it
+//!   AllMemory  all of the process, whose pages come on demand: zones become regions of it without a call of the kernel
 //!   Mbuf     the same, of a packet pool that the domain knows
 //! ```
 //!
@@ -14,6 +15,7 @@ mod attached;
 mod buf;
 mod copy;
 mod foreign;
+mod implicit;
 mod piece;
 
 use std::mem::ManuallyDrop;
@@ -34,6 +36,7 @@ use crate::view::{Listed, MrKind, MrRecord};
 pub(crate) use attached::Attached;
 pub use buf::{Buf, Buffers};
 use copy::Shared;
+pub use implicit::AllMemory;
 pub use piece::Piece;
 
 /// What a region is made of.
@@ -51,6 +54,8 @@ enum Memory {
 struct Inner {
     pd: Pd,
     memory: Memory,
+    /// The region that it is a part of, whose keys it has.
+    _under: Option<AllMemory>,
     handle: Option<MrHandle>,
     lkey: u32,
     rkey: u32,
@@ -144,6 +149,26 @@ impl Mr {
         pd: &Pd,
         memory: Memory,
         handle: Option<MrHandle>,
+        keys: (u32, u32),
+        address: u64,
+        bytes: usize,
+        access: Access,
+    ) -> Self {
+        Self::new(pd, memory, None, handle, keys, address, bytes, access)
+    }
+
+    /// A part of all memory.
+    fn made_under(under: &AllMemory, memory: Memory, keys: (u32, u32), address: u64, bytes: usize) -> Self {
+        let (pd, under) = (under.pd(), Some(under.clone()));
+        Self::new(pd, memory, under, None, keys, address, bytes, AllMemory::access())
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "all that a region is")]
+    fn new(
+        pd: &Pd,
+        memory: Memory,
+        under: Option<AllMemory>,
+        handle: Option<MrHandle>,
         (lkey, rkey): (u32, u32),
         address: u64,
         bytes: usize,
@@ -155,6 +180,7 @@ impl Mr {
         Self(Arc::new(Inner {
             pd,
             memory,
+            _under: under,
             handle,
             lkey,
             rkey,

@@ -8,6 +8,7 @@ mod foreign;
 mod ledger;
 mod memory;
 mod pages;
+mod paging;
 mod pair;
 mod raw;
 mod rig;
