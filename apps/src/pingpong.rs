@@ -1,12 +1,14 @@
 //! What `rc_pingpong` and its siblings share; the originals are rdma-core's `ibv_rc_pingpong` and so on.
 //!
 //! ```text
+//!   memory: where messages are, registered as the options say
 //!   options ─► single (RC, UC, UD)   ─► report        check: what is sent, and whether it comes back
 //!              shared (RC on an SRQ)
 //!              xrc    (XRC)
 //! ```
 
 pub mod check;
+pub mod memory;
 pub mod options;
 pub mod report;
 pub mod shared;

@@ -6,6 +6,7 @@
 //!   appointment  the other end, as long as it was not met
 //!   device    which device, port and GID; what is wrong with it
 //!   endless   waits that see a signal, and an end that is gone
+//!   paging    memory on demand, where the device can
 //!   queue     a completion queue that is polled, or slept on
 //!   failure   why a run ended early, in one line
 //! ```
@@ -15,6 +16,7 @@ pub mod device;
 pub mod endless;
 pub mod failure;
 pub mod info;
+pub mod paging;
 pub mod program;
 pub mod queue;
 

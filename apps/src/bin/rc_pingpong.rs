@@ -43,6 +43,7 @@ fn main() -> ExitCode {
                 mtu: options.path.mtu,
                 timestamps: options.ts,
                 device_memory: options.dm,
+                paging: options.paging,
             };
             single::run(lcore, device, &plan, appointment, "rc_pingpong")
         })

@@ -22,7 +22,7 @@ struct Options {
     /// Number of QPs
     #[arg(short = 'q', long, value_name = "N", default_value = "16", value_parser = |text: &str| within(text, 1, QPS_MAX))]
     num_qp: u64,
-    /// Not supported: on-demand paging (ODP)
+    /// Register the message buffers on demand: their pages are not pinned (on-demand paging, ODP)
     #[arg(short = 'o', long)]
     odp: bool,
 }
@@ -37,6 +37,7 @@ fn main() -> ExitCode {
                 volume: options.volume,
                 mtu: options.path.mtu,
                 qps: options.num_qp,
+                paging,
             };
             shared::run(lcore, device, &plan, appointment)
         })

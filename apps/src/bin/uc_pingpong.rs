@@ -32,6 +32,7 @@ fn main() -> ExitCode {
                 mtu: options.path.mtu,
                 timestamps: false,
                 device_memory: false,
+                paging: Paging::default(),
             };
             single::run(lcore, device, &plan, appointment, "uc_pingpong")
         })

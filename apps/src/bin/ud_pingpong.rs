@@ -31,6 +31,7 @@ fn main() -> ExitCode {
                 mtu: Mtu::Bytes4096,
                 timestamps: false,
                 device_memory: false,
+                paging: Paging::default(),
             };
             single::run(lcore, device, &plan, appointment, "ud_pingpong")
         })

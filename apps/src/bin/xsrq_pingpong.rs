@@ -23,7 +23,7 @@ struct Options {
     /// Number of messages to each client
     #[arg(short = 'n', long = "num_tests", value_name = "N", default_value = "5", value_parser = |text: &str| within(text, 1, 1 << 20))]
     tests: u64,
-    /// Not supported: on-demand paging (ODP)
+    /// Register the message buffers on demand: their pages are not pinned (on-demand paging, ODP)
     #[arg(short = 'o', long)]
     odp: bool,
 }
@@ -34,7 +34,8 @@ fn main() -> ExitCode {
         let common = options.common.clone();
         common.run(line, paging, move |lcore, device, appointment| {
             let clients = if options.common.host.is_some() { 1 } else { options.clients };
-            let plan = Plan { common: options.common, mtu: options.path.mtu, clients, tests: options.tests };
+            let plan =
+                Plan { common: options.common, mtu: options.path.mtu, clients, tests: options.tests, paging };
             xrc::run(lcore, device, &plan, appointment)
         })
     })

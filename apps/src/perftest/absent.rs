@@ -45,7 +45,6 @@ const LACKING: &[Lacking] = &[
     value("mmap", OWN_MEMORY),
     value("mmap-offset", OWN_MEMORY),
     value("payload_file_path", "the payload cannot be chosen; --data_validation verifies it"),
-    flag("odp", "on-demand paging is not supported; memory is registered and pinned"),
     flag("mr_per_qp", "one memory region serves all QPs"),
     value("pkey_index", "RoCE uses only the default P_Key"),
     value("dlid", "Ethernet ports have no LID"),

@@ -153,7 +153,8 @@ impl End {
             Verb::Atomic => Access::REMOTE_ATOMIC,
         };
         let qkey = if settings.options.rdma_cm { DATAGRAM_QKEY } else { QKEY };
-        let (bytes, access) = (area * settings.qps * 2, Access::LOCAL_WRITE | rights);
+        let pages = if settings.options.odp { Access::ON_DEMAND } else { Access::empty() };
+        let (bytes, access) = (area * settings.qps * 2, Access::LOCAL_WRITE | rights | pages);
         let mr = match settings.options.use_hugepages {
             true => {
                 Mr::allocate_huge(&pd, bytes, access).map_err(|error| without_huge_pages(error, bytes))?

@@ -202,6 +202,9 @@ pub struct Options {
     /// Verify every byte transferred (write_bw and read_bw on RC; give it at both ends)
     #[arg(long = "data_validation")]
     pub data_validation: bool,
+    /// Register the message buffers on demand: their pages are not pinned (on-demand paging, ODP)
+    #[arg(long)]
+    pub odp: bool,
     /// Allocate the message buffers from hugepages, or fail; without it, hugepages are used where enough are free
     #[arg(long = "use_hugepages")]
     pub use_hugepages: bool,

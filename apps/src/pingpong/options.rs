@@ -97,16 +97,16 @@ pub struct Path {
     pub mtu: Mtu,
 }
 
-/// What the originals can and this runtime cannot: the options are there, so that the line about them says why.
+/// Options of `rc_pingpong` about its memory.
 #[derive(clap::Args, Clone, Copy, Debug, Default)]
 pub struct Paging {
-    /// Not supported: on-demand paging (ODP)
+    /// Register the message buffer on demand: its pages are not pinned (on-demand paging, ODP)
     #[arg(short = 'o', long)]
     pub odp: bool,
-    /// Not supported: on-demand paging (ODP)
+    /// Register all memory of the program on demand, the message buffer with it (implicit ODP)
     #[arg(short = 'O', long)]
     pub iodp: bool,
-    /// Not supported: on-demand paging (ODP)
+    /// Prefetch the pages of the message buffer; with -o or -O
     #[arg(short = 'P', long)]
     pub prefetch: bool,
     /// Not supported: unprotected memory of confidential guests
@@ -115,21 +115,29 @@ pub struct Paging {
 }
 
 impl Paging {
-    /// Refuses what was asked for.
+    /// The option by which memory comes on demand, if one does.
+    #[must_use]
+    pub fn on_demand(self) -> Option<&'static str> {
+        match self {
+            Self { iodp: true, .. } => Some("-O"),
+            Self { odp: true, .. } => Some("-o"),
+            _ => None,
+        }
+    }
+
+    /// Refuses what does not go together or is not there.
     fn check(self, line: &CommandLine) -> Result<(), BringupError> {
         let device = line.ports.first().map_or("the device", |port| &port.device.name);
-        let wanted = [
-            (self.odp, "-o", "on-demand paging"),
-            (self.iodp, "-O", "on-demand paging"),
-            (self.prefetch, "-P", "on-demand paging"),
-            (self.unprotected, "-U", "unprotected memory of confidential guests"),
-        ];
-        match wanted.into_iter().find(|(wanted, ..)| *wanted) {
-            Some((_, option, what)) => {
-                Err(BringupError::Usage(format!("{option}: {device} does not support {what}: leave it out")))
-            }
-            None => Ok(()),
+        let usage = |line: String| Err(BringupError::Usage(line));
+        if self.unprotected {
+            return usage(format!(
+                "-U: {device} does not support unprotected memory of confidential guests: leave it out"
+            ));
         }
+        if self.prefetch && self.on_demand().is_none() {
+            return usage("-P requires -o or -O: only memory on demand is prefetched".into());
+        }
+        Ok(())
     }
 }
 

@@ -9,11 +9,13 @@ use pollux_bringup::RdmaDevice;
 use pollux_eal::LcoreContext;
 use pollux_kit::Console;
 use pollux_verbs::{
-    Access, Connection, Mr, Mtu, Path, Pd, Qp, QpKind, QpOptions, Srq, SrqOptions, WcStatus, random_psn,
+    Access, Connection, Mr, Mtu, OdpService, Path, Pd, Qp, QpKind, QpOptions, Srq, SrqOptions, WcStatus,
+    random_psn,
 };
 
 use super::check::{Checker, fill};
-use super::options::{Common, Volume};
+use super::memory;
+use super::options::{Common, Paging, Volume};
 use super::report::{self, Outcome};
 use super::{PATIENCE, wire_up};
 use crate::exchange::pingpong::{Address, SRQ_ADDRESSES};
@@ -38,6 +40,8 @@ pub struct Plan {
     pub mtu: Mtu,
     /// Queue pairs.
     pub qps: u64,
+    /// Whether messages are in memory on demand.
+    pub paging: Paging,
 }
 
 /// One queue pair of the end.
@@ -154,7 +158,9 @@ impl<'a> End<'a> {
         }
         let pd = Pd::new(&device.context)?;
         // Slots to receive in, then one a queue pair to send from.
-        let mr = Mr::allocate(&pd, stride(size) * (slots + qps), Access::LOCAL_WRITE)?;
+        let bytes = stride(size) * (slots + qps);
+        let services = OdpService::SEND | OdpService::SRQ_RECV;
+        let mr = memory::allocate(device, &pd, bytes, plan.paging, QpKind::Rc, services)?;
         let queue = Queue::new(&device.context, completions, common.events)?;
         let mut srq = Srq::new(&pd, &SrqOptions::new(slots as u32))?;
         let mut receives = srq.receives();

@@ -9,12 +9,13 @@ use pollux_bringup::RdmaDevice;
 use pollux_eal::LcoreContext;
 use pollux_kit::Console;
 use pollux_verbs::{
-    Access, Ah, Connection, Dm, Mr, Mtu, Path, Pd, Qp, QpAttributes, QpKind, QpOptions, QpState, WcStatus,
-    random_psn,
+    Access, Ah, Connection, Dm, Mr, Mtu, OdpService, Path, Pd, Qp, QpAttributes, QpKind, QpOptions, QpState,
+    WcStatus, random_psn,
 };
 
 use super::check::{Checker, fill};
-use super::options::{Common, Volume};
+use super::memory;
+use super::options::{Common, Paging, Volume};
 use super::report::{self, Outcome, Ticks};
 use super::{PATIENCE, wire_up};
 use crate::exchange::pingpong::Address;
@@ -48,6 +49,8 @@ pub struct Plan {
     pub timestamps: bool,
     /// Use memory on the device.
     pub device_memory: bool,
+    /// Whether messages are in memory on demand.
+    pub paging: Paging,
 }
 
 /// Where messages are.
@@ -189,6 +192,10 @@ impl<'a> End<'a> {
 
         let pd = Pd::new(&device.context)?;
         let memory = if plan.device_memory {
+            if let Some(option) = plan.paging.on_demand() {
+                let why = "memory of the device is always there";
+                return Err(Failure::Usage(format!("-j cannot be combined with {option}: {why}")));
+            }
             let bytes = size.next_multiple_of(4);
             let most = device.context.device()?.max_dm_size;
             if bytes as u64 > most {
@@ -202,7 +209,9 @@ impl<'a> End<'a> {
             let dm = Dm::new(&device.context, bytes, 0)?;
             Memory::Device(Mr::of_device(&pd, &dm, 0..bytes, Access::LOCAL_WRITE | Access::ZERO_BASED)?, dm)
         } else {
-            Memory::Host(Mr::allocate(&pd, send_place(header, size) + size, Access::LOCAL_WRITE)?)
+            let bytes = send_place(header, size) + size;
+            let services = OdpService::SEND | OdpService::RECV;
+            Memory::Host(memory::allocate(device, &pd, bytes, plan.paging, plan.kind, services)?)
         };
         let queue = Queue::new(&device.context, receives + 1, common.events)?;
         let mut qp = Qp::new(&pd, &queue.cq, &queue.cq, &options)?;

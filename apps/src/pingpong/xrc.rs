@@ -9,10 +9,12 @@ use pollux_bringup::RdmaDevice;
 use pollux_eal::LcoreContext;
 use pollux_kit::Console;
 use pollux_verbs::{
-    Access, Connection, Mr, Mtu, Path, Pd, Qp, QpKind, QpOptions, Srq, SrqOptions, WcStatus, Xrcd, random_psn,
+    Access, Connection, Mr, Mtu, OdpService, Path, Pd, Qp, QpKind, QpOptions, Srq, SrqOptions, WcStatus,
+    Xrcd, random_psn,
 };
 
-use super::options::Common;
+use super::memory;
+use super::options::{Common, Paging};
 use super::{PATIENCE, wire_up};
 use crate::exchange::Line;
 use crate::exchange::pingpong::XsrqAddress;
@@ -34,6 +36,8 @@ pub struct Plan {
     pub clients: u64,
     /// Messages to each client.
     pub tests: u64,
+    /// Whether messages are in memory on demand.
+    pub paging: Paging,
 }
 
 /// The way to one other end.
@@ -146,7 +150,8 @@ impl<'a> End<'a> {
         let (size, count) = (size as usize, *clients as u32);
         let context = &device.context;
         let pd = Pd::new(context)?;
-        let mr = Mr::allocate(&pd, size, Access::LOCAL_WRITE)?;
+        let services = OdpService::SEND | OdpService::SRQ_RECV;
+        let mr = memory::allocate(device, &pd, size, plan.paging, QpKind::XrcSend, services)?;
         let xrcd = domain(device)?;
         let receives = Queue::new(context, count, common.events)?;
         let sends = Queue::new(context, count, false)?;

@@ -5,6 +5,7 @@ mod connections;
 mod explain;
 mod hugepages;
 mod mistakes;
+mod paging;
 mod place;
 mod raw_ethernet;
 mod strangers;

@@ -1,13 +1,13 @@
 //! What the queues of an end are to be: the settings held against the device.
 
 use pollux_bringup::{BringupError, RdmaDevice};
-use pollux_verbs::{DeviceCaps, Pd, Qp, QpKind, QpOptions};
+use pollux_verbs::{DeviceCaps, OdpService, Pd, Qp, QpKind, QpOptions};
 
 use super::{ROUND, area, without_huge_pages};
 use crate::perftest::options::Connection;
 use crate::perftest::settings::{Settings, Verb};
 use crate::rdma::queue::Queue;
-use crate::rdma::{Failure, device};
+use crate::rdma::{Failure, device, paging};
 
 /// Types and sizes of queues, as far as the device has them.
 pub(super) struct Shape {
@@ -82,6 +82,9 @@ impl Shape {
 /// It has not.
 pub fn check(device: &RdmaDevice, settings: &Settings) -> Result<(), Failure> {
     let shape = Shape::of(device, &mut settings.clone(), false)?;
+    if settings.options.odp {
+        paging::check(device, "--odp", shape.kind, paged(settings))?;
+    }
     if settings.options.use_hugepages {
         // They stay this process's, and are taken again for the buffers, whose places the other end may make larger yet.
         let bytes = area(settings, None, ROUND) * settings.qps * 2;
@@ -99,5 +102,19 @@ pub fn check(device: &RdmaDevice, settings: &Settings) -> Result<(), Failure> {
             Err(Failure::Usage(format!("-I {inline}: {}", BringupError::from(error).line())))
         }
         (Err(error), _) => Err(error.into()),
+    }
+}
+
+/// What is done with memory on demand. Source: linux-rdma/perftest `src/perftest_resources.c`, `check_odp_support`, which asks for sends
+/// and receives alone.
+fn paged(settings: &Settings) -> OdpService {
+    match settings.test.verb {
+        Verb::Send if settings.options.use_srq || settings.connection == Connection::Xrc => {
+            OdpService::SEND | OdpService::SRQ_RECV
+        }
+        Verb::Send => OdpService::SEND | OdpService::RECV,
+        Verb::Write => OdpService::SEND | OdpService::WRITE,
+        Verb::Read => OdpService::READ,
+        Verb::Atomic => OdpService::ATOMIC,
     }
 }

@@ -383,6 +383,7 @@ fn refuse(kind: Kind, options: &RawOptions) -> Result<(), String> {
             !base.flow_label.is_empty() && !options.raw_ipv6,
             Requires("--flow_label", "IPv6 headers, --raw_ipv6"),
         ),
+        (base.odp, Unsupported("--odp", "raw packet QPs use pinned memory alone")),
         (base.dont_xchg_versions, Unsupported("--dont_xchg_versions", "the two ends exchange no settings")),
         (options.use_rss && latency, Unsupported("-G", "only bandwidth tests support it")),
         (

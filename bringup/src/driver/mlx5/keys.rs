@@ -69,7 +69,7 @@ fn own() -> impl Iterator<Item = &'static str> {
 /// What a card or its kernel has (1) or lacks (0), one by one; where a key is not given, it is as the card and the kernel are.
 type Ability = (&'static str, fn(&mut Traits, &mut DoorProfile, bool));
 
-const ABILITIES: [Ability; 23] = [
+const ABILITIES: [Ability; 24] = [
     // Every packet must have 18 bytes of header inline.
     ("inline_l2", |card, _, on| card.needs_inline_l2 = on),
     // Several packets in one send entry.
@@ -107,6 +107,8 @@ const ABILITIES: [Ability; 23] = [
     ("has_swp", |card, _, on| card.software_parsing = on),
     // Ends of a connection agree on its options.
     ("has_ece", |card, _, on| card.ece = on),
+    // Memory is registered on demand.
+    ("has_odp", |card, _, on| card.on_demand_paging = on),
     // Queue pairs tell that data is written in order.
     ("has_data_in_order", |card, _, on| card.data_in_order = on),
     // Of RoCE packets that are lost those alone are sent again; both ends must.
@@ -344,6 +346,7 @@ mod tests {
             ("has_ipip=1", (true, false)),
             ("has_swp=0", (true, false)),
             ("has_ece=1", (true, false)),
+            ("has_odp=1", (true, false)),
             ("has_data_in_order=0", (true, false)),
             ("selective_repeat=1", (true, false)),
             ("cqe_version=0", (true, true)),
