@@ -45,6 +45,22 @@ const XRC: &[(&str, &str)] = &[
     ("atomic_lat", "-c XRC -n 200"),
 ];
 
+/// The same with memory on demand, of which there is explicit and implicit, and what is fetched before.
+const PAGED: &[(&str, &str)] = &[
+    ("rc_pingpong", "-g 1 -n 200 -o"),
+    ("rc_pingpong", "-g 1 -n 200 -O -s 20000"),
+    ("rc_pingpong", "-g 1 -n 200 -o -P -e"),
+    ("rc_pingpong", "-g 1 -n 200 -O -P -c"),
+    ("srq_pingpong", "-g 1 -n 200 -o"),
+    ("xsrq_pingpong", "-g 1 -o"),
+    ("send_bw", "-n 200 -s 20000 --odp"),
+    ("send_lat", "-n 200 -s 4096 --odp"),
+    ("write_bw", "-n 200 --odp"),
+    ("write_lat", "-n 200 -s 4096 --odp"),
+    ("read_bw", "-n 200 -s 20000 --odp"),
+    ("read_lat", "-n 200 --odp"),
+];
+
 /// A program of the workspace, which `cargo test --workspace` builds.
 pub(crate) fn ours(name: &str) -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_BIN_EXE_mlx5-run")).with_file_name(name);
@@ -57,15 +73,21 @@ pub(crate) fn ours(name: &str) -> Option<PathBuf> {
 
 #[test]
 fn our_programs_meet_their_originals() {
-    in_both_roles(PROGRAMS);
+    in_both_roles(PROGRAMS, &[], "");
 }
 
 #[test]
 fn our_xrc_queue_pairs_meet_their_originals() {
-    in_both_roles(XRC);
+    in_both_roles(XRC, &[], "");
 }
 
-fn in_both_roles(programs: &[(&str, &str)]) {
+#[test]
+fn our_memory_on_demand_meets_the_originals() {
+    in_both_roles(PAGED, &["--with", "on-demand-paging"], ",has_odp=1");
+}
+
+/// On cards with what `with` and `keys` say.
+fn in_both_roles(programs: &[(&str, &str)], with: &[&str], keys: &str) {
     if !require(&[Need::RdmaCore]) {
         return;
     }
@@ -78,10 +100,11 @@ fn in_both_roles(programs: &[(&str, &str)]) {
             let port = free_port();
             let options: Vec<&str> = options.split(' ').chain(["-p", &port]).collect();
             let their_wire = format!("unix:{}:{}", end("theirs"), end("ours"));
-            let vdev = format!("mlx5_model0,wire=unix:{}:{}", end("ours"), end("theirs"));
+            let vdev = format!("mlx5_model0,wire=unix:{}:{}{keys}", end("ours"), end("theirs"));
             let commands = |host: &[&str]| {
                 let options = [&options[..], host].concat();
-                let theirs = bed.command(&["--wire", &their_wire], &[&[&*original], &options[..]].concat());
+                let theirs = [&["--wire", &their_wire], with].concat();
+                let theirs = bed.command(&theirs, &[&[&*original], &options[..]].concat());
                 let mut ours = std::process::Command::new(&program);
                 ours.args(["-l", "0", "--no-huge", "--vdev", &vdev, "--"]).args(&options);
                 ours.stdin(std::process::Stdio::null());

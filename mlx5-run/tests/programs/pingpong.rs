@@ -59,6 +59,27 @@ fn pingpongs_reach_each_other() {
 }
 
 #[test]
+fn pingpongs_have_memory_on_demand_where_the_card_has_it() {
+    if !require(&[Need::RdmaCore]) {
+        return;
+    }
+    let bed = Bed::new();
+    for program in [
+        "ibv_rc_pingpong -g 1 -n 200 -o -c",
+        "ibv_rc_pingpong -g 1 -n 200 -O -s 30000",
+        "ibv_rc_pingpong -g 1 -n 200 -O -P -e",
+        "ibv_srq_pingpong -g 1 -n 200 -q 4 -o",
+        "ibv_xsrq_pingpong -g 1 -o",
+    ] {
+        let words: Vec<&str> = program.split(' ').collect();
+        bed.must(&["--with", "on-demand-paging"], &words, "-p");
+    }
+    let refused = bed.run(&[], &["ibv_rc_pingpong", "-g", "1", "-o"]);
+    assert_ne!(refused.status, Some(0), "{}", refused.said);
+    assert!(refused.said.contains("The device isn't ODP capable"), "{}", refused.said);
+}
+
+#[test]
 fn datagrams_that_are_lost_are_missed() {
     if !require(&[Need::RdmaCore]) {
         return;
