@@ -127,6 +127,8 @@ impl ProcessMemory {
         }
         match process {
             None => probe::mapped(address, end, rights)?,
+            // There the number of the process begins.
+            Some(_) if process::is_other(end) => return Err(Errno::EFAULT),
             Some(process) => probe::mapped_in(process, address, end, rights)?,
         }
         let mut pins = self.pins.write().unwrap_or_else(PoisonError::into_inner);

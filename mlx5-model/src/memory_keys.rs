@@ -147,6 +147,9 @@ pub(crate) const NULL_KEY: u32 = 0x0000_0200;
 /// The key of the kernel for any address, 0 where software has no such privilege.
 pub(crate) const RESERVED_KEY: u32 = 0x0000_0300;
 
+/// Entries of all keys at most, however they came there: some 400 MB.
+const ENTRIES_OF_ALL: usize = 1 << 24;
+
 /// All keys.
 #[derive(Debug)]
 pub(crate) struct Keys {
@@ -177,6 +180,9 @@ impl Keys {
     /// A number for a new key, or `None` when the device has none left.
     pub(crate) fn insert(&mut self, owner: u16, key: Key) -> Option<u32> {
         let entries = key.translation.count();
+        if self.entries + entries > ENTRIES_OF_ALL {
+            return None;
+        }
         let index = self.table.insert(owner, key)?;
         self.entries += entries;
         Some(index)
@@ -548,6 +554,22 @@ mod tests {
             assert_eq!((walked, hint), (Ok(()), (end as usize - 1, end - 1)));
             assert!(STEPS_MAX - keys.steps.get() <= most, "{from}");
         }
+    }
+
+    #[test]
+    fn all_keys_have_so_many_entries_and_no_more() {
+        let (mut keys, _) = keys();
+        let flat = keys.table().get(0x10).expect("the first").clone();
+        let entries = keys.entries;
+        // Zeros that nobody touches take no memory.
+        let with = |pages: usize| {
+            let translation = Translation::Pages { log_page: 12, offset: 0, pages: vec![0; pages] };
+            Key { translation, ..flat.clone() }
+        };
+        let large = keys.insert(0, with(ENTRIES_OF_ALL - entries)).expect("room");
+        assert_eq!(keys.insert(0, with(1)), None);
+        keys.remove(large).expect("it is there");
+        keys.insert(0, with(1)).expect("room");
     }
 
     #[test]

@@ -20,11 +20,8 @@ use pollux_mlx5_abi::wqe::{
 use zerocopy::FromBytes;
 
 use super::translation::{Entries, Translation};
-use super::{Access, Key, KeyError, Keys, Refusal, Who, read, signature};
+use super::{Access, ENTRIES_OF_ALL, Key, KeyError, Keys, Refusal, Who, read, signature};
 use crate::device::bus::Bus;
-
-/// Entries of all keys at most that queues write: some 400 MB.
-const ENTRIES_OF_ALL: usize = 1 << 24;
 
 /// In `flags_pd`: a peer may make the key free; it covers all addresses. Source: Linux `include/linux/mlx5/mlx5_ifc.h`,
 /// `mlx5_ifc_mkc_bits`.
