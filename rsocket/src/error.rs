@@ -1,7 +1,7 @@
 //! What can go wrong, in one line each.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use pollux_cm::{CmError, RejectReason};
 use pollux_verbs::{Errno, VerbsError, WcStatus};
@@ -9,7 +9,7 @@ use pollux_verbs::{Errno, VerbsError, WcStatus};
 use crate::message::NotRsocket;
 use crate::protocol::Violation;
 
-/// Errors of stream sockets. What is like [`std::net`]'s has them as the source of an [`io::Error`].
+/// Errors of stream and datagram sockets. What is like [`std::net`]'s has them as the source of an [`io::Error`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RsError {
@@ -58,6 +58,48 @@ pub enum RsError {
     /// The peer's table of maps is full.
     #[error("the peer has room for {0} maps, and all are used; drop one, or give the peer room for more")]
     MapsFull(u16),
+    /// The kernel's UDP, by which datagram sockets meet, refuses.
+    #[error("{address}: UDP, by which datagram sockets meet: {source}{}", advice(source))]
+    Udp {
+        /// Ours, or the peer's.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// An address for which the device has no GID.
+    #[error(
+        "{address}: the device has no GID of it; wait until its interface is up, or take another address"
+    )]
+    NoGid {
+        /// Ours.
+        address: IpAddr,
+    },
+    /// A datagram that does not fit.
+    #[error("a datagram of {bytes} bytes, where at most {most} fit; send less at once")]
+    TooLong {
+        /// How many.
+        bytes: usize,
+        /// The limit.
+        most: usize,
+    },
+    /// A peer of the other IP version.
+    #[error("{peer} is not of the IP version of {local}; bind a socket of that version")]
+    Family {
+        /// Ours.
+        local: SocketAddr,
+        /// The peer's.
+        peer: SocketAddr,
+    },
+}
+
+/// How an error of UDP is mended.
+fn advice(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::AddrNotAvailable => {
+            "; give an address of this machine, to a device model as well, such as ip=127.0.0.2/8"
+        }
+        _ => "",
+    }
 }
 
 impl RsError {
@@ -75,7 +117,9 @@ impl RsError {
             Self::Completion(WcStatus::RETRY_EXC_ERR | WcStatus::RNR_RETRY_EXC_ERR) => Kind::TimedOut,
             Self::Completion(_) | Self::Removed => Kind::ConnectionReset,
             Self::Ended(_) => Kind::ConnectionAborted,
-            Self::NotMapped(_) => Kind::InvalidInput,
+            Self::NotMapped(_) | Self::TooLong { .. } | Self::Family { .. } => Kind::InvalidInput,
+            Self::Udp { source, .. } => source.kind(),
+            Self::NoGid { .. } => Kind::AddrNotAvailable,
             Self::MapsFull(_) => Kind::StorageFull,
             Self::Cm(_) | Self::Verbs(_) => Kind::Other,
         }

@@ -1,5 +1,5 @@
-//! Stream sockets over RDMA in librdmacm's rsocket protocol: [`RsStream`] and [`RsListener`] are used as `std`'s `TcpStream` and
-//! `TcpListener` are, and meet programs on rsockets.
+//! Stream and datagram sockets over RDMA in librdmacm's rsocket protocol: [`RsStream`], [`RsListener`] and [`RsDatagramSocket`] are used as
+//! `std`'s `TcpStream`, `TcpListener` and `UdpSocket` are, and meet programs on rsockets.
 //!
 //! ```text
 //!   RsListener ── accept() ─► RsStream          Read, Write, shutdown, map, write_at
@@ -7,6 +7,11 @@
 //!                                end          from resolution to disconnect       ─► cm
 //!                                connection   queue pair, memory, completions     ─► verbs
 //!                                protocol     what to post, what came: no device, no clock
+//!
+//!   RsDatagramSocket::bind() ──► socket          send_to, recv_from, connect, send, recv
+//!                                queue           a UD queue pair of each local address    ─► cm, verbs
+//!                                wire            headers and control messages, which go by the kernel's UDP
+//!
 //!   poll(entries)   waits for several
 //! ```
 //!
@@ -56,11 +61,15 @@
 //! It writes to the receive buffer, to a table of its own addresses and to what was [mapped](RsStream::map) for it, at any time: these
 //! are read by copies alone. Messages that tell more than it was offered end the connection ([`Violation`]).
 //!
+//! Datagram sockets take a word from anybody: control messages and headers that are cut or of no known form are dropped and
+//! [counted](RsDatagramCounts), and the number of peers that are remembered has a limit.
+//!
 //! # What is not there
-//! Datagrams, iWARP (whose messages are sends), addresses of InfiniBand. There is no thread: a stream moves while a call of its program
+//! iWARP (whose messages are sends), addresses of InfiniBand. There is no thread: a socket moves while a call of its program
 //! is in it, and what was written is with the device when the call returns.
 
 mod connection;
+mod datagram;
 mod end;
 mod error;
 mod listener;
@@ -72,6 +81,7 @@ mod protocol;
 mod stream;
 mod wait;
 
+pub use datagram::{RsDatagramCounts, RsDatagramSocket};
 pub use end::Readiness;
 pub use error::RsError;
 pub use listener::RsListener;

@@ -6,13 +6,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use pollux_cm::{EventChannel, EventKind, Id, IdOptions, Manager, PortSpace};
-use pollux_verbs::CompletionChannel;
 
 use crate::end::{End, Readiness};
 use crate::error::RsError;
 use crate::options::RsOptions;
 use crate::stream::RsStream;
-use crate::wait::{self, Sleepers, Source};
+use crate::wait::{self, EventSource, Sleepers, Source};
 
 /// How many connections may be under way or unaccepted, if nothing else is said.
 const BACKLOG: usize = 128;
@@ -82,9 +81,7 @@ impl Source for RsListener {
         self.lock().advance(&self.manager);
     }
 
-    fn arm(&self) -> Option<CompletionChannel> {
-        None
-    }
+    fn arm(&self, _events: &mut Vec<EventSource>) {}
 
     fn disarm(&self) -> bool {
         false

@@ -3,6 +3,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
+use crate::datagram::RsDatagramSocket;
 use crate::end::Readiness;
 use crate::listener::RsListener;
 use crate::stream::RsStream;
@@ -21,6 +22,7 @@ pub struct PollEntry<'a> {
 enum Socket<'a> {
     Stream(&'a RsStream),
     Listener(&'a RsListener),
+    Datagrams(&'a RsDatagramSocket),
 }
 
 impl<'a> PollEntry<'a> {
@@ -37,6 +39,12 @@ impl<'a> PollEntry<'a> {
         Self { socket, readable: true, writable: false, readiness: Readiness::default() }
     }
 
+    /// Of a datagram socket: whether a datagram, and room for one more, are waited for. What is wrong always is.
+    #[must_use]
+    pub fn datagrams(socket: &'a RsDatagramSocket, readable: bool, writable: bool) -> Self {
+        Self { socket: Socket::Datagrams(socket), readable, writable, readiness: Readiness::default() }
+    }
+
     /// What can be done, of what was waited for.
     #[must_use]
     pub fn readiness(&self) -> Readiness {
@@ -47,6 +55,7 @@ impl<'a> PollEntry<'a> {
         match self.socket {
             Socket::Stream(stream) => stream.source(),
             Socket::Listener(listener) => listener.source(),
+            Socket::Datagrams(socket) => socket.source(),
         }
     }
 
@@ -55,6 +64,7 @@ impl<'a> PollEntry<'a> {
         let found = match self.socket {
             Socket::Stream(stream) => stream.readiness(),
             Socket::Listener(listener) => listener.readiness(),
+            Socket::Datagrams(socket) => socket.readiness(),
         };
         self.readiness = Readiness {
             readable: found.readable && self.readable,
@@ -74,6 +84,7 @@ pub fn poll(entries: &mut [PollEntry<'_>], timeout: Option<Duration>) -> io::Res
     let sources: Vec<&dyn Source> = entries.iter().map(PollEntry::source).collect();
     let spin = entries.iter().map(|entry| match entry.socket {
         Socket::Stream(stream) => stream.options().spin,
+        Socket::Datagrams(socket) => socket.spin(),
         Socket::Listener(_) => Duration::ZERO,
     });
     let spin = spin.max().unwrap_or_default();

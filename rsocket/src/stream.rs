@@ -6,13 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use pollux_cm::Manager;
-use pollux_verbs::CompletionChannel;
 
 use crate::end::{End, Readiness};
 use crate::error::RsError;
 use crate::map::RsMap;
 use crate::options::RsOptions;
-use crate::wait::{self, Sleepers, Source};
+use crate::wait::{self, EventSource, Sleepers, Source};
 
 /// A stream between two programs, as [`TcpStream`](std::net::TcpStream) is one. Reads and writes go by a shared reference too. The last
 /// handle that is dropped closes it: what was written arrives first, for which it is waited two seconds at most.
@@ -38,8 +37,8 @@ impl Source for Shared {
         self.lock().advance(thorough);
     }
 
-    fn arm(&self) -> Option<CompletionChannel> {
-        self.lock().arm()
+    fn arm(&self, events: &mut Vec<EventSource>) {
+        events.extend(self.lock().arm().map(EventSource::Channel));
     }
 
     fn disarm(&self) -> bool {

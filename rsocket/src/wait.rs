@@ -1,7 +1,9 @@
 //! Waiting: polls for a moment, then sleeps until a completion or until it is time to ask the connection manager again.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::net::UdpSocket;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -13,14 +15,32 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 pub(crate) trait Source {
     /// Looks at what came; `thorough`: of the connection manager as well.
     fn advance(&self, thorough: bool);
-    /// Asks for an event, and says of which channel, if it has one.
-    fn arm(&self) -> Option<CompletionChannel>;
+    /// Asks for events, and says of which descriptors, if it has some.
+    fn arm(&self, events: &mut Vec<EventSource>);
     /// Takes the event. Whether it came.
     fn disarm(&self) -> bool;
     /// Those who sleep until its event comes, if there can be several: there is one event for all.
     fn sleepers(&self) -> Option<&Sleepers>;
     /// How long it may sleep.
     fn nap(&self) -> Duration;
+}
+
+/// Whose event ends a sleep.
+#[derive(Debug)]
+pub(crate) enum EventSource {
+    /// Completions.
+    Channel(CompletionChannel),
+    /// Control messages of datagram sockets.
+    Udp(Arc<UdpSocket>),
+}
+
+impl AsFd for EventSource {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Channel(channel) => channel.as_fd(),
+            Self::Udp(socket) => socket.as_fd(),
+        }
+    }
 }
 
 /// Threads that sleep until the same event. Whoever takes it wakes the others: what it told of may be theirs.
@@ -79,7 +99,7 @@ pub(crate) fn until<T>(
 ) -> Option<T> {
     let begin = Instant::now();
     let sleepers: Vec<&Sleepers> = sources.iter().filter_map(|source| source.sleepers()).collect();
-    let mut channels: Vec<CompletionChannel> = Vec::new();
+    let mut events: Vec<EventSource> = Vec::new();
     loop {
         sources.iter().for_each(|source| source.advance(false));
         if let Some(done) = attempt() {
@@ -94,8 +114,8 @@ pub(crate) fn until<T>(
             std::hint::spin_loop();
             continue;
         }
-        channels.clear();
-        channels.extend(sources.iter().filter_map(|source| source.arm()));
+        events.clear();
+        sources.iter().for_each(|source| source.arm(&mut events));
         sleepers.iter().for_each(|sleepers| sleepers.join());
         // What came before makes no event.
         sources.iter().for_each(|source| source.advance(true));
@@ -105,7 +125,7 @@ pub(crate) fn until<T>(
             return done;
         }
         let nap = sources.iter().map(|source| source.nap()).min().unwrap_or(Duration::from_millis(1));
-        sleep(&channels, &sleepers, left.map_or(nap, |left| nap.min(left)));
+        sleep(&events, &sleepers, left.map_or(nap, |left| nap.min(left)));
         wake_up(sources);
     }
 }
@@ -119,14 +139,14 @@ fn wake_up(sources: &[&dyn Source]) {
     }
 }
 
-fn sleep(channels: &[CompletionChannel], sleepers: &[&Sleepers], time: Duration) {
-    let events = channels.iter().map(|channel| PollFd::new(channel, PollFlags::IN));
+fn sleep(events: &[EventSource], sleepers: &[&Sleepers], time: Duration) {
     let wakes = sleepers.iter().map(|sleepers| PollFd::new(&sleepers.wake, PollFlags::IN));
-    let mut fds: Vec<PollFd<'_>> = events.chain(wakes).collect();
+    let mut fds: Vec<PollFd<'_>> =
+        events.iter().map(|event| PollFd::new(event, PollFlags::IN)).chain(wakes).collect();
     let time = Timespec { tv_sec: time.as_secs().cast_signed(), tv_nsec: i64::from(time.subsec_nanos()) };
     // Interrupted, it is as if it had been short.
     if rustix::event::poll(&mut fds, Some(&time)).is_ok_and(|ready| ready > 0) {
-        let wakes = fds.iter().skip(channels.len()).zip(sleepers);
+        let wakes = fds.iter().skip(events.len()).zip(sleepers);
         wakes.filter(|(fd, _)| fd.revents().contains(PollFlags::IN)).for_each(|(_, all)| all.woken());
     }
 }
@@ -147,9 +167,7 @@ mod tests {
     impl Source for Event<'_> {
         fn advance(&self, _thorough: bool) {}
 
-        fn arm(&self) -> Option<CompletionChannel> {
-            None
-        }
+        fn arm(&self, _events: &mut Vec<EventSource>) {}
 
         fn disarm(&self) -> bool {
             self.nap < Duration::from_secs(1) && !self.came.swap(true, Ordering::SeqCst)

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 use std::fmt;
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use pollux_uverbs::Gid;
 
@@ -142,6 +142,16 @@ fn best_of(gids: impl IntoIterator<Item = Gid>, port: u8, ipv6: bool) -> Option<
     own.max_by_key(|gid| (score(gid, ipv6), Reverse(gid.index)))
 }
 
+/// Of those of a port the one of an address, of the newest kind.
+fn of_address(gids: impl IntoIterator<Item = Gid>, port: u8, address: IpAddr) -> Option<Gid> {
+    let wanted = match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => address.octets(),
+    };
+    let own = gids.into_iter().filter(|gid| gid.port == u32::from(port) && gid.gid == wanted);
+    own.max_by_key(|gid| (gid.kind.0, Reverse(gid.index)))
+}
+
 impl Context {
     /// State of a port, from 1.
     ///
@@ -180,6 +190,14 @@ impl Context {
     /// What the kernel says.
     pub fn best_gid(&self, port: u8, ipv6: bool) -> Result<Option<Gid>, VerbsError> {
         Ok(best_of(self.gids()?, port, ipv6))
+    }
+
+    /// The GID of a port that stands for an IP address, RoCE v2 before v1, the first of the best. `None`: the port has none.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn gid_of(&self, port: u8, address: IpAddr) -> Result<Option<Gid>, VerbsError> {
+        Ok(of_address(self.gids()?, port, address))
     }
 }
 
@@ -239,5 +257,15 @@ mod tests {
             }
         }
         assert_eq!(best_of([gid(0, (V4, v2))], 2, false), None);
+        let all: Vec<Gid> = (0..)
+            .zip([(LINK, v2), (V4, v1), (V4, v2), (V4, v2), (GLOBAL, v1)])
+            .map(|(index, one)| gid(index, one))
+            .collect();
+        let of = |port, text: &str| {
+            let address = text.parse().expect("an address");
+            of_address(all.iter().copied(), port, address).map(|gid| gid.index)
+        };
+        assert_eq!([of(1, "192.0.2.1"), of(1, GLOBAL), of(1, LINK)], [Some(2), Some(4), Some(0)]);
+        assert_eq!([of(1, "192.0.2.2"), of(2, "192.0.2.1")], [None; 2]);
     }
 }

@@ -102,13 +102,7 @@ pub fn of(devices: &[RdmaDevice], memory: &Memory) -> Result<Manager, Failure> {
 /// # Errors
 /// The port has none.
 pub fn gid_of(context: &Context, port: u8, address: IpAddr) -> Result<(u8, [u8; 16]), Failure> {
-    let wanted = match address {
-        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
-        IpAddr::V6(address) => address.octets(),
-    };
-    let mut all = context.gids()?;
-    all.retain(|gid| gid.port == u32::from(port) && gid.gid == wanted);
-    let found = all.iter().max_by_key(|gid| gid.kind.0);
+    let found = context.gid_of(port, address)?;
     let found = found.and_then(|gid| Some((u8::try_from(gid.index).ok()?, gid.gid)));
     found.ok_or_else(|| Failure::Error(format!("port {port} of {} has no GID for {address}", context.name())))
 }
