@@ -1,6 +1,7 @@
 //! Datagram sockets.
 
 mod counts;
+mod peers;
 mod queue;
 mod socket;
 mod wire;

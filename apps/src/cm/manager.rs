@@ -48,12 +48,28 @@ pub fn run<W>(line: &CommandLine, example: [(&str, &str); 2], work: W) -> Result
 where
     W: FnOnce(&LcoreContext, &Manager) -> Result<(), Failure> + Send + 'static,
 {
+    run_with_keys(line, example, [",ip=10.0.0.1/24", ",ip=10.0.0.2/24"], work)
+}
+
+/// The same, where the models of the two commands have other keys.
+///
+/// # Errors
+/// One line.
+pub fn run_with_keys<W>(
+    line: &CommandLine,
+    example: [(&str, &str); 2],
+    keys: [&str; 2],
+    work: W,
+) -> Result<(), BringupError>
+where
+    W: FnOnce(&LcoreContext, &Manager) -> Result<(), Failure> + Send + 'static,
+{
     let RdmaBringup { devices, eal, .. } = &mut RdmaBringup::by_address(line)?;
     match of(devices, eal.memory()) {
         Ok(manager) => program::on_main_lcore(eal, move |lcore| work(lcore, &manager)),
         Err(failure) => {
             if line.ports.is_empty() {
-                program::suggest(&line.program, example, [",ip=10.0.0.1/24", ",ip=10.0.0.2/24"]);
+                program::suggest(&line.program, example, keys);
             }
             failure.end()
         }

@@ -1,4 +1,4 @@
-//! What librdmacm's stream tests have in common, `rstream` and `riostream`: options, sizes, the table, and the connections of a run. Source of
+//! What librdmacm's stream tests have in common, `rstream` and `riostream`, some of which `udpong` has as well: options, sizes, the table, and the connections of a run. Source of
 //! options, texts and sizes: rdma-core `librdmacm/examples/rstream.c`, `riostream.c` and `common.c`.
 //!
 //! ```text
@@ -20,11 +20,11 @@ use crate::number::within;
 use crate::rdma::Failure;
 
 /// How long a call waits before a stop is looked for.
-const LOOK: Duration = Duration::from_millis(50);
+pub const LOOK: Duration = Duration::from_millis(50);
 /// How many attempts fail at once before others have a turn.
 pub const TRIES: u32 = 64;
 /// Half of the buffers, if nothing else is said.
-const BUFFER: usize = 1 << 19;
+pub const BUFFER: usize = 1 << 19;
 /// How many bytes both ends exchange before the clock starts.
 pub const SYNC: usize = 16;
 
@@ -45,6 +45,8 @@ pub enum Test {
     Resolve,
     /// Compares the data.
     Verify,
+    /// Sends everything back.
+    Echo,
 }
 
 impl Test {
@@ -58,6 +60,7 @@ impl Test {
             Self::Nonblocking => ["n", "nonblock", "ing"],
             Self::Resolve => ["r", "resolve", ""],
             Self::Verify => ["v", "verify", ""],
+            Self::Echo => ["e", "echo", ""],
         }
     }
 
@@ -183,7 +186,9 @@ fn sizes(all: bool) -> Vec<usize> {
     powers.flatten().filter(|(_, usual)| *usual || all).map(|(size, _)| size).collect()
 }
 
-fn count_of(bytes: usize) -> u64 {
+/// How often a test transfers so many bytes. Source: rdma-core `librdmacm/examples/common.c`, `size_to_count`.
+#[must_use]
+pub fn count_of(bytes: usize) -> u64 {
     match bytes {
         1_048_576.. => 100,
         65_536.. => 1000,
@@ -192,7 +197,9 @@ fn count_of(bytes: usize) -> u64 {
     }
 }
 
-fn size_text(bytes: u64) -> String {
+/// Bytes as a table has them. Source: rdma-core `librdmacm/examples/common.c`, `size_str`.
+#[must_use]
+pub fn size_text(bytes: u64) -> String {
     let (unit, letter) = match bytes {
         1_073_741_824.. => (1 << 30, "g"),
         1_048_576.. => (1 << 20, "m"),
@@ -203,7 +210,9 @@ fn size_text(bytes: u64) -> String {
     if whole < 10 && tenths > 0 { format!("{whole}.{tenths}{letter}") } else { format!("{whole}{letter}") }
 }
 
-fn count_text(count: u64) -> String {
+/// A number as a table has it. Source: rdma-core `librdmacm/examples/common.c`, `cnt_str`.
+#[must_use]
+pub fn count_text(count: u64) -> String {
     match count {
         1_000_000_000.. => format!("{}b", count / 1_000_000_000),
         1_000_000.. => format!("{}m", count / 1_000_000),

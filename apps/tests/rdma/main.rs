@@ -10,6 +10,7 @@ mod place;
 mod raw_ethernet;
 mod strangers;
 mod telemetry;
+mod udpong;
 mod xrc;
 
 use std::process::Command;

@@ -19,6 +19,7 @@ use pollux_cm::{EventChannel, EventKind, Id, IdNumber, Manager, PortSpace};
 use pollux_verbs::Ah;
 
 use super::counts::RsDatagramCounts;
+use super::peers::{Peers, Route};
 use super::queue::{Queue, Received};
 use super::wire::{self, BUFFER_BYTES, Operation};
 use crate::end::Readiness;
@@ -28,8 +29,6 @@ use crate::wait::EventSource;
 
 /// How long an address may take to be resolved. Source: rdma-core `librdmacm/rsocket.c`, `udp_svc_create_ah`.
 const RESOLUTION: Duration = Duration::from_secs(2);
-/// Peers that are known at most. Anybody's UDP packet makes one known, so the least recently used has to make room.
-const PEERS_MAX: usize = 4096;
 /// Addresses that are resolved at the same time.
 const RESOLVING_MAX: usize = 32;
 /// Control messages that are taken in one call.
@@ -39,22 +38,6 @@ const TURNS: u32 = 16;
 /// How long a socket that is closed waits until its datagrams have left, and between two looks.
 const LINGER: Duration = Duration::from_secs(2);
 const CLOSING_LOOK: Duration = Duration::from_micros(100);
-
-/// How a peer is reached without UDP.
-#[derive(Clone, Debug)]
-struct Route {
-    ah: Arc<Ah>,
-    qpn: u32,
-}
-
-#[derive(Debug)]
-struct Peer {
-    /// Which of the queue pairs sends to it.
-    queue: usize,
-    route: Option<Route>,
-    /// When it was used last, by the socket's own clock.
-    used: u64,
-}
 
 /// An address that is being resolved, for a peer that told its queue pair number.
 #[derive(Debug)]
@@ -74,7 +57,7 @@ enum Arrival {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Socket {
-    peers: HashMap<SocketAddr, Peer>,
+    peers: Peers<Ah>,
     queues: Vec<Queue>,
     /// Queue pairs that failed and could not be made anew.
     broken: HashSet<usize>,
@@ -88,7 +71,6 @@ pub(crate) struct Socket {
     peer: Option<SocketAddr>,
     pub(crate) options: RsOptions,
     turn: u32,
-    clock: u64,
     /// A peer was sent a datagram by UDP and did not answer yet.
     awaits_control: bool,
     wrong: Option<RsError>,
@@ -101,7 +83,7 @@ impl Socket {
         let socket = UdpSocket::bind(address).map_err(udp)?;
         socket.set_nonblocking(true).map_err(udp)?;
         let mut made = Self {
-            peers: HashMap::new(),
+            peers: Peers::new(),
             queues: Vec::new(),
             broken: HashSet::new(),
             resolving: HashMap::new(),
@@ -112,7 +94,6 @@ impl Socket {
             peer: None,
             options: *options,
             turn: 0,
-            clock: 0,
             awaits_control: false,
             wrong: None,
             counts: RsDatagramCounts::default(),
@@ -168,27 +149,13 @@ impl Socket {
 
     /// Which queue pair sends to a peer, which is known from now on.
     fn known(&mut self, address: SocketAddr) -> Result<usize, RsError> {
-        self.clock += 1;
-        if let Some(peer) = self.peers.get_mut(&address) {
-            peer.used = self.clock;
+        if let Some(peer) = self.peers.get(address) {
             return Ok(peer.queue);
         }
         let local = self.local_towards(address).map_err(|source| RsError::Udp { address, source })?;
         let queue = self.queue_of(local)?;
-        if self.peers.len() >= PEERS_MAX {
-            self.forget_one();
-        }
-        self.peers.insert(address, Peer { queue, route: None, used: self.clock });
+        self.peers.add(address, queue, self.peer);
         Ok(queue)
-    }
-
-    /// Forgets the peer that was used least recently, first of those to whom no path is known.
-    fn forget_one(&mut self) {
-        let others = self.peers.iter().filter(|(address, _)| Some(**address) != self.peer);
-        let oldest = others.min_by_key(|(_, peer)| (peer.route.is_some(), peer.used));
-        if let Some(address) = oldest.map(|(address, _)| *address) {
-            self.peers.remove(&address);
-        }
     }
 
     /// Our address for a peer: where the socket is bound to any, the kernel's routes say. Source: rdma-core `librdmacm/rsocket.c`,
@@ -228,7 +195,8 @@ impl Socket {
         if data.len() > most {
             return Err(RsError::TooLong { bytes: data.len(), most }.into());
         }
-        let Some(Route { ah, qpn }) = self.peers.get(&peer).and_then(|peer| peer.route.clone()) else {
+        let route = self.peers.get(peer).and_then(|peer| peer.route.as_ref());
+        let Some((ah, qpn)) = route.map(|route| (Arc::clone(&route.ah), route.qpn)) else {
             self.tell(at, Operation::Data, peer, data)?;
             self.counts.sent_by_udp += 1;
             self.awaits_control = true;
@@ -332,9 +300,7 @@ impl Socket {
             }
         }
         let address = old.address();
-        let lost = self.peers.iter_mut().filter(|(_, peer)| peer.queue == at);
-        let lost: Vec<(SocketAddr, u32)> =
-            lost.filter_map(|(address, peer)| Some((*address, peer.route.take()?.qpn))).collect();
+        let lost = self.peers.take_routes(at);
         self.queues[at] = Queue::new(&self.channel, address, &self.options)?;
         self.broken.remove(&at);
         self.counts.restarts += 1;
@@ -387,7 +353,7 @@ impl Socket {
             // Lost, it is asked for again.
             self.tell(at, Operation::Control, sender, &[]).ok();
         }
-        let peer = self.peers.get_mut(&sender);
+        let peer = self.peers.get(sender);
         if let Some(peer) = peer
             && peer.route.as_ref().is_none_or(|route| route.qpn != control.qpn)
         {
@@ -420,7 +386,7 @@ impl Socket {
             self.counts.unresolved += 1;
             return;
         }
-        let Some(local) = self.peers.get(&peer).map(|peer| self.queues[peer.queue].address()) else { return };
+        let Some(local) = self.peers.get(peer).map(|peer| self.queues[peer.queue].address()) else { return };
         let begin = || -> Result<Id, RsError> {
             let id = self.channel.create_id(PortSpace::Udp)?;
             id.resolve_address(Some(SocketAddr::new(local, 0)), peer, RESOLUTION)?;
@@ -465,7 +431,7 @@ impl Socket {
         if !matches!(kind, EventKind::AddressResolved) {
             return self.unresolved(address, kind);
         }
-        let Some(peer) = self.peers.get_mut(&address) else { return };
+        let Some(peer) = self.peers.get(address) else { return };
         match self.queues[peer.queue].address_handle(address.ip()) {
             Ok(ah) => peer.route = Some(Route { ah: Arc::new(ah), qpn }),
             Err(error) => self.unresolved(address, &error),
