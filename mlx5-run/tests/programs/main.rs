@@ -15,3 +15,4 @@ mod seed;
 mod stepped;
 mod summary;
 mod trace;
+mod udpong;
