@@ -31,6 +31,36 @@ pub use counts::RsDatagramCounts;
 /// who sends: the protocol has neither secrets nor signatures.
 ///
 /// A datagram has at most [`max_datagram`](Self::max_datagram) bytes.
+///
+/// ```
+/// use pollux_cm::{ManagementPort, Manager};
+/// use pollux_mlx5_kernel::DoorProfile;
+/// use pollux_mlx5_model::{Model, wire::Cable};
+/// use pollux_rsocket::RsDatagramSocket;
+/// use pollux_verbs::{Context, Options, Provider};
+///
+/// # type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+/// // Two devices and the cable between them.
+/// let door = DoorProfile { management: true, ..DoorProfile::NEWEST };
+/// let (near, far) = Cable::pair();
+/// let model = |name, plug, ip: &str| -> Result<Model> {
+///     Ok(Model::builder(name).door(door).plugged(plug).ip(ip.parse()?).build()?)
+/// };
+/// let (near, far) = (model("near", near, "127.0.0.1/8")?, model("far", far, "127.0.0.2/8")?);
+/// let manager = |model: &Model| -> Result<Manager> {
+///     let context = Context::open(model.open(), Provider::Mlx5, Options::default())?;
+///     Ok(Manager::over(vec![ManagementPort::open(&context, 1)?]))
+/// };
+/// let server = RsDatagramSocket::bind(&manager(&far)?, "127.0.0.2:0".parse()?)?;
+/// let client = RsDatagramSocket::bind(&manager(&near)?, "127.0.0.1:0".parse()?)?;
+/// client.connect(server.local_addr()?)?;
+/// client.send(b"ping")?;
+/// let mut bytes = [0; 64];
+/// let (length, peer) = server.recv_from(&mut bytes)?;
+/// server.send_to(&bytes[..length], peer)?;
+/// assert_eq!((client.recv(&mut bytes)?, &bytes[..4]), (4, &b"ping"[..]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 #[doc(alias = "rsocket")]
 pub struct RsDatagramSocket(Arc<Shared>);

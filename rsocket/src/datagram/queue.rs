@@ -213,7 +213,7 @@ impl Queue {
                     }
                 } else if wc.is_ok() {
                     let begin = slot * *receive_bytes;
-                    match read(receives, begin, wc.bytes() as usize) {
+                    match read(receives, begin, (wc.bytes() as usize).min(*receive_bytes)) {
                         Some((sender, at, bytes)) => {
                             completions.received.push(Received { sender, slot, at, bytes });
                         }

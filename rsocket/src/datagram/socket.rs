@@ -438,6 +438,11 @@ impl Socket {
         }
     }
 
+    /// The queue pairs that work; the others are made anew by the next datagram.
+    fn usable(&self) -> impl Iterator<Item = &Queue> {
+        self.queues.iter().enumerate().filter(|(at, _)| !self.broken.contains(at)).map(|(_, queue)| queue)
+    }
+
     /// Nothing is being resolved.
     pub(crate) fn is_settled(&self) -> bool {
         self.resolving.is_empty()
@@ -447,7 +452,7 @@ impl Socket {
         let failed = self.wrong.is_some();
         Readiness {
             readable: !self.arrivals.is_empty() || failed,
-            writable: self.queues.iter().all(Queue::has_room) || failed,
+            writable: self.usable().all(Queue::has_room) || failed,
             hung_up: false,
             failed,
         }
@@ -486,7 +491,7 @@ impl Drop for Socket {
     /// What was sent leaves first.
     fn drop(&mut self) {
         let begin = Instant::now();
-        while !self.queues.iter().all(Queue::is_quiet) && begin.elapsed() < LINGER {
+        while !self.usable().all(Queue::is_quiet) && begin.elapsed() < LINGER {
             self.queues.iter_mut().for_each(|queue| drop(queue.poll()));
             std::thread::sleep(CLOSING_LOOK);
         }
