@@ -13,6 +13,7 @@ mod mlx5;
 mod rping;
 mod rstream;
 mod rxe;
+mod udpong;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use pollux_tests::program::Finished;
 
-use super::{Device, Meeting, Program, Within, by_address, listens, rping, rstream, run};
+use super::{Device, Meeting, Program, Within, by_address, listens, rping, rstream, run, udpong};
 use crate::bed::{here, wait};
 
 /// Runs a test with both ends there.
@@ -249,6 +249,18 @@ fn rstream() {
 #[test]
 fn riostream() {
     streams("riostream", 7600, &rstream::RIO_RUNS);
+}
+
+/// Datagrams over sockets: ours at both ends.
+#[test]
+fn udpong() {
+    if !here() {
+        return;
+    }
+    let _ready = Device::new("rxe0");
+    for (port, run) in (7700..).zip(udpong::RUNS) {
+        udpong::run("10.0.0.1", &port.to_string(), run);
+    }
 }
 
 fn streams(program: &str, first: u16, runs: &[(&str, [&str; 5])]) {

@@ -52,6 +52,7 @@ const ORIGINALS: &[&str] = &[
     "/ours/riostream",
     "/ours/ucmatose",
     "/ours/udaddy",
+    "/ours/udpong",
     "/ours/cmtime",
     "/ours/rdma_server",
     "/ours/rdma_client",
