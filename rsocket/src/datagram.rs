@@ -180,7 +180,7 @@ impl RsDatagramSocket {
     }
 
     /// Sets the peer of [`send`](Self::send), whose datagrams alone are received from now on. Nothing is sent: whether anybody is there shows
-    /// later.
+    /// later. Once more to the same peer, it is met anew, as one has to be that began anew and does not say so.
     ///
     /// # Errors
     /// A peer of the other IP version, or no RDMA device towards the peer.
@@ -192,8 +192,8 @@ impl RsDatagramSocket {
     /// Sends a datagram to the peer of [`connect`](Self::connect).
     ///
     /// # Errors
-    /// No such peer ([`NotConnected`](ErrorKind::NotConnected)), nobody at its port ([`ConnectionRefused`](ErrorKind::ConnectionRefused), told by
-    /// a later call), or as [`send_to`](Self::send_to).
+    /// No such peer ([`NotConnected`](ErrorKind::NotConnected)), nobody at its port as long as it was not met
+    /// ([`ConnectionRefused`](ErrorKind::ConnectionRefused), told by a later call), or as [`send_to`](Self::send_to).
     #[doc(alias = "rsend")]
     pub fn send(&self, data: &[u8]) -> io::Result<usize> {
         self.done(|socket| socket.send(None, data))
@@ -202,7 +202,7 @@ impl RsDatagramSocket {
     /// As [`recv_from`](Self::recv_from), of a socket that knows who sends.
     ///
     /// # Errors
-    /// As [`recv_from`](Self::recv_from); nobody at the peer's port ([`ConnectionRefused`](ErrorKind::ConnectionRefused)).
+    /// As [`recv_from`](Self::recv_from); nobody at the port of a peer that was not met ([`ConnectionRefused`](ErrorKind::ConnectionRefused)).
     #[doc(alias = "rrecv")]
     pub fn recv(&self, into: &mut [u8]) -> io::Result<usize> {
         Ok(self.recv_from(into)?.0)

@@ -184,7 +184,10 @@ fn bursts_beyond_the_buffers_are_sent_and_what_overruns_is_lost() {
     std::thread::sleep(Duration::from_millis(100));
     let mut heard = Vec::new();
     while let Some((word, _)) = far.recv_now() {
-        heard.push(u32::from_be_bytes(word.try_into().expect("a number")));
+        // One of `meet` may be late.
+        if word != b"meet" {
+            heard.push(u32::from_be_bytes(word.try_into().expect("a number")));
+        }
     }
     assert!((1..100).contains(&heard.len()), "{heard:?}");
     assert!(heard.is_sorted(), "{heard:?}");

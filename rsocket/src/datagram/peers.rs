@@ -58,10 +58,11 @@ impl<A> Peers<A> {
         self.known.insert(address, Peer { queue, route: None, used: self.clock });
     }
 
-    /// Takes the paths of a queue pair that is of no use any more: the peers, and the numbers of their queue pairs.
-    pub(crate) fn take_routes(&mut self, queue: usize) -> Vec<(SocketAddr, u32)> {
+    /// Takes the paths of a queue pair that is of no use any more: all its peers, which may know it, and the numbers of those queue pairs
+    /// to which there was a path.
+    pub(crate) fn take_routes(&mut self, queue: usize) -> Vec<(SocketAddr, Option<u32>)> {
         let of_queue = self.known.iter_mut().filter(|(_, peer)| peer.queue == queue);
-        of_queue.filter_map(|(address, peer)| Some((*address, peer.route.take()?.qpn))).collect()
+        of_queue.map(|(address, peer)| (*address, peer.route.take().map(|route| route.qpn))).collect()
     }
 }
 
@@ -101,10 +102,13 @@ mod tests {
                     Some(Route { ah: Arc::new(()), qpn: number as u32 });
             }
         }
-        assert_eq!(peers.take_routes(0), [(at(2), 2)]);
-        assert_eq!(peers.take_routes(0), []);
-        let mut rest = peers.take_routes(1);
-        rest.sort();
-        assert_eq!(rest, [(at(1), 1), (at(3), 3)]);
+        let mut taken = |queue| {
+            let mut taken = peers.take_routes(queue);
+            taken.sort();
+            taken
+        };
+        assert_eq!(taken(0), [(at(0), None), (at(2), Some(2))]);
+        assert_eq!(taken(0), [(at(0), None), (at(2), None)]);
+        assert_eq!(taken(1), [(at(1), Some(1)), (at(3), Some(3))]);
     }
 }

@@ -33,6 +33,8 @@ const RESOLUTION: Duration = Duration::from_secs(2);
 const RESOLVING_MAX: usize = 32;
 /// Control messages that are taken in one call.
 const CONTROLS: usize = 64;
+/// How long a queue pair that could not be made anew is left alone, whatever peers send: each attempt is dear.
+const RETRY: Duration = Duration::from_millis(100);
 /// How often the UDP socket is looked at while queue pairs have work: each look is a system call.
 const TURNS: u32 = 16;
 /// How long a socket that is closed waits until its datagrams have left, and between two looks.
@@ -54,6 +56,15 @@ enum Arrival {
     Copied { sender: SocketAddr, data: Vec<u8> },
 }
 
+impl Arrival {
+    fn sender(&self) -> SocketAddr {
+        match self {
+            Self::Queue { received, .. } => received.sender,
+            Self::Copied { sender, .. } => *sender,
+        }
+    }
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Socket {
@@ -61,6 +72,8 @@ pub(crate) struct Socket {
     queues: Vec<Queue>,
     /// Queue pairs that failed and could not be made anew.
     broken: HashSet<usize>,
+    /// When one of them was to be made anew for a peer's sake.
+    retried: Option<Instant>,
     resolving: HashMap<IdNumber, Resolution>,
     arrivals: VecDeque<Arrival>,
     /// How many of those that came by UDP are kept.
@@ -86,6 +99,7 @@ impl Socket {
             peers: Peers::new(),
             queues: Vec::new(),
             broken: HashSet::new(),
+            retried: None,
             resolving: HashMap::new(),
             arrivals: VecDeque::new(),
             copies_max: super::queue::depths(options)[1],
@@ -123,9 +137,21 @@ impl Socket {
 
     pub(crate) fn connect(&mut self, peer: SocketAddr) -> io::Result<()> {
         self.check_family(peer)?;
-        self.udp.connect(peer)?;
+        // First: the kernel's socket would keep the source address of a peer to which no device leads.
         self.known(peer)?;
+        self.udp.connect(peer)?;
         self.peer = Some(peer);
+        // It is met anew: it may have begun anew, which only its own word tells.
+        if let Some(known) = self.peers.get(peer) {
+            known.route = None;
+        }
+        for arrival in std::mem::take(&mut self.arrivals) {
+            if !self.is_foreign(arrival.sender()) {
+                self.arrivals.push_back(arrival);
+            } else if let Arrival::Queue { queue, received } = arrival {
+                self.release(queue, &received);
+            }
+        }
         Ok(())
     }
 
@@ -286,7 +312,20 @@ impl Socket {
         foreign
     }
 
-    /// Makes a queue pair anew that is of no use any more, and tells those who know the old one.
+    /// Whether a queue pair can be told to peers, made anew where it has to be.
+    fn works(&mut self, at: usize) -> bool {
+        if !self.broken.contains(&at) {
+            return true;
+        }
+        if self.retried.is_some_and(|retried| retried.elapsed() < RETRY) {
+            return false;
+        }
+        self.retried = Some(Instant::now());
+        self.restart(at).is_ok()
+    }
+
+    /// Makes a queue pair anew that is of no use any more, and tells those who may know the old one. What cannot be made leaves all as it
+    /// was, but that the old one is not used.
     fn restart(&mut self, at: usize) -> Result<(), RsError> {
         self.broken.insert(at);
         let old = &self.queues[at];
@@ -300,14 +339,17 @@ impl Socket {
             }
         }
         let address = old.address();
+        let fresh = Queue::new(&self.channel, address, &self.options)?;
         let lost = self.peers.take_routes(at);
-        self.queues[at] = Queue::new(&self.channel, address, &self.options)?;
+        self.queues[at] = fresh;
         self.broken.remove(&at);
         self.counts.restarts += 1;
         for (peer, qpn) in lost {
             // Lost, it is said again with the next datagram, which goes by UDP.
             self.tell(at, Operation::Control, peer, &[]).ok();
-            self.resolve(peer, qpn);
+            if let Some(qpn) = qpn {
+                self.resolve(peer, qpn);
+            }
         }
         Ok(())
     }
@@ -349,6 +391,13 @@ impl Socket {
             }
         };
         self.awaits_control = false;
+        if !self.works(at) {
+            // Its number leads nowhere, and is told to nobody: UDP goes on carrying what there is.
+            if control.operation == Operation::Data {
+                self.keep(sender, control.data);
+            }
+            return;
+        }
         if control.operation == Operation::Data {
             // Lost, it is asked for again.
             self.tell(at, Operation::Control, sender, &[]).ok();
@@ -461,11 +510,12 @@ impl Socket {
     /// Asks for events of the queue pairs, and says whose are to be waited for.
     pub(crate) fn arm(&mut self, events: &mut Vec<EventSource>) {
         events.push(EventSource::Udp(Arc::clone(&self.udp)));
-        for queue in &mut self.queues {
+        let Self { queues, broken, wrong, .. } = self;
+        for (_, queue) in queues.iter_mut().enumerate().filter(|(at, _)| !broken.contains(at)) {
             match queue.arm() {
                 Ok(channel) => events.push(EventSource::Channel(channel)),
                 Err(error) => {
-                    self.wrong.get_or_insert(error);
+                    wrong.get_or_insert(error);
                 }
             }
         }
@@ -474,11 +524,12 @@ impl Socket {
     /// Takes the events. Whether one came.
     pub(crate) fn disarm(&mut self) -> bool {
         let mut came = false;
-        for queue in &mut self.queues {
+        let Self { queues, broken, wrong, .. } = self;
+        for (_, queue) in queues.iter_mut().enumerate().filter(|(at, _)| !broken.contains(at)) {
             match queue.disarm() {
                 Ok(taken) => came |= taken,
                 Err(error) => {
-                    self.wrong.get_or_insert(error);
+                    wrong.get_or_insert(error);
                     came = true;
                 }
             }

@@ -136,3 +136,39 @@ fn sends_wait_for_buffers_and_poll_tells_of_them() {
     near.send_to(b"more", to).expect("there is room");
     host.step();
 }
+
+/// One that answers to its old name after it began anew is met again by whoever connects again.
+#[test]
+fn a_silent_peer_that_began_anew_is_met_by_connecting_again() {
+    let hosts = hosts();
+    let [near, far] = [&hosts[0], &hosts[1]].map(Host::socket);
+    let to = far.local_addr().expect("an address");
+    near.connect(to).expect("known");
+    meet(&near, &far);
+    drop(far);
+    let far = RsDatagramSocket::bind(&hosts[1].manager, to).expect("a socket");
+    near.connect(to).expect("known");
+    until(|| {
+        near.send(b"anew").expect("sent");
+        far.recv_now().is_some_and(|(bytes, _)| bytes == b"anew")
+    });
+}
+
+/// What came of others before is not the peer's.
+#[test]
+fn strangers_are_forgotten_when_a_peer_is_chosen() {
+    let hosts = hosts();
+    let [near, far] = [&hosts[0], &hosts[1]].map(Host::socket);
+    let stranger = hosts[1].socket();
+    let [here, there] = [&near, &far].map(|socket| socket.local_addr().expect("an address"));
+    meet(&near, &stranger);
+    // By the queue pair, and by UDP.
+    stranger.send_to(b"stranger", here).expect("sent");
+    hosts[1].socket().send_to(b"another", here).expect("sent");
+    until(|| near.peek_from(&mut [0; 64]).is_ok_and(|(_, from)| from != there));
+    let before = near.counts().foreign;
+    near.connect(there).expect("known");
+    assert!(near.counts().foreign > before);
+    far.send_to(b"peer", here).expect("sent");
+    assert_eq!(receive(&near), (b"peer".to_vec(), there));
+}

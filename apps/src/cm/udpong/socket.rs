@@ -118,8 +118,9 @@ impl Socket {
                     Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                         Ok(false)
                     }
-                    // What is wrong is told by the call that receives.
-                    _ => Ok(true),
+                    // Whoever looks has taken it.
+                    Err(error) => Err(error),
+                    Ok(_) => Ok(true),
                 }
             }
             // The kernel's buffer is never full for long.
