@@ -155,6 +155,9 @@ impl Kernel {
             abandoned: AtomicUsize::new(0),
             objects: Arc::default(),
         });
+        if core.pages_on_demand() {
+            core.paging.start();
+        }
         for vector in 0..core.firmware.queue.vectors() {
             let weak: Weak<Core> = Arc::downgrade(&core);
             let handler = move || {
@@ -211,7 +214,8 @@ impl Kernel {
         self.life.core.port.hw_counters(&self.life.core)
     }
 
-    /// Questions for pages of memory registered on demand that were answered with pages: what Linux tells of a region as its `page_faults`.
+    /// Questions for pages of memory registered on demand that were answered with pages, of all regions. Linux tells of each region how many
+    /// pages it brought (`page_faults`).
     #[must_use]
     pub fn page_faults(&self) -> u64 {
         self.life.core.paging.faults()

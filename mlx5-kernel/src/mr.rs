@@ -196,6 +196,10 @@ impl Session {
             return Ok(());
         }
         let mr = self.handles.get::<Mr>(request.mr_handle)?;
+        // What pages in stays so, unless it is registered anew.
+        if !translation && mr.paged.is_some() && !access.contains(Access::ON_DEMAND) {
+            return Err(Errno::EOPNOTSUPP);
+        }
         let (start, length, iova) = if translation {
             (request.start, request.length, request.hca_va)
         } else {
@@ -227,7 +231,8 @@ impl Session {
         let (Some(index), Some(umem)) = (mr.index, &mr.umem) else { return Ok(false) };
         let changes = mr.access ^ access;
         let fixed = core.caps.has(GeneralCaps::UMR_MODIFY_ATOMIC_DISABLED);
-        if changes.contains(Access::RELAXED_ORDERING) || changes.contains(Access::REMOTE_ATOMIC) && fixed {
+        let anew = changes.intersects(Access::RELAXED_ORDERING | Access::ON_DEMAND);
+        if anew || changes.contains(Access::REMOTE_ATOMIC) && fixed {
             return Ok(false);
         }
         let rights = Umem::rights(access);

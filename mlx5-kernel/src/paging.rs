@@ -6,7 +6,7 @@
 //!     └────────────────────── PAGE_FAULT_RESUME ◄───────────────────────────────────────────┘
 //! ```
 //!
-//! An event comes on the device's thread, which may execute no command; a thread that is started with the first region does. Source:
+//! An event comes on the device's thread, which may execute no command; a thread of its own does. Source:
 //! Linux `drivers/infiniband/hw/mlx5/odp.c`, `mlx5_ib_mr_memory_pfault_handler`, `pagefault_mr`, `mlx5_ib_advise_mr_prefetch`. The
 //! kernel there hears of every page that a process loses, and takes it from the device. Here a page stays the device's once it was
 //! asked for: what the process has at that address when the device goes there is what it reaches ([`DmaMemory::reach`]).
@@ -75,25 +75,46 @@ impl Paging {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Starts the pager, on the thread that makes the device: an lcore's CPUs, which later threads would inherit, are busy. Without one
+    /// no region is added.
+    pub(crate) fn start(self: &Arc<Self>) {
+        let (questions, asked) = channel();
+        let (begun, masked) = channel();
+        let paging = Arc::downgrade(self);
+        let run = move || {
+            // A program's signals are its own threads' alone.
+            let kept_off = pollux_eal::signal::keep_off_this_thread();
+            let _ = begun.send(kept_off.is_ok());
+            if kept_off.is_ok() {
+                answer(&paging, &asked);
+            }
+        };
+        if let Ok(thread) = Builder::new().name("mlx5 pager".into()).spawn(run)
+            && masked.recv() == Ok(true)
+        {
+            self.state().pager = Some(Pager { questions, thread });
+        }
+    }
+
     /// Questions for the key with this index go to `region` from now on.
     ///
     /// # Errors
-    /// `EAGAIN` where no thread can be started.
-    fn add(self: &Arc<Self>, index: u32, region: Arc<dyn Answers>) -> Result<(), Errno> {
+    /// `EAGAIN` where there is no pager.
+    fn add(&self, index: u32, region: Arc<dyn Answers>) -> Result<(), Errno> {
         let mut state = self.state();
         if state.pager.is_none() {
-            let (questions, asked) = channel();
-            let paging = Arc::downgrade(self);
-            let thread = Builder::new().name("mlx5 pager".into());
-            let thread = thread.spawn(move || answer(&paging, &asked)).map_err(|_| Errno::EAGAIN)?;
-            state.pager = Some(Pager { questions, thread });
+            return Err(Errno::EAGAIN);
         }
         state.regions.insert(index, region);
         Ok(())
     }
 
-    fn remove(&self, index: u32) {
-        self.state().regions.remove(&index);
+    /// They go to this region no more. Where the key has ended, its index may be another region's by now.
+    fn remove(&self, index: u32, region: *const ()) {
+        let mut state = self.state();
+        if state.regions.get(&index).is_some_and(|known| Arc::as_ptr(known).cast::<()>() == region) {
+            state.regions.remove(&index);
+        }
     }
 
     fn find(&self, key: u32) -> Option<Arc<dyn Answers>> {
@@ -116,13 +137,15 @@ impl Paging {
         self.faults.load(Ordering::Relaxed)
     }
 
-    /// Ends the pager. Of the device's regions none is left.
+    /// Ends the pager.
     pub(crate) fn end(&self) {
-        let pager = self.state().pager.take();
+        let State { regions, pager } = std::mem::take(&mut *self.state());
         if let Some(Pager { questions, thread }) = pager {
             drop(questions);
             let _ = thread.join();
         }
+        // Those whose keys a device that is gone did not end: they keep this, and this keeps them.
+        drop(regions);
     }
 }
 
@@ -136,7 +159,7 @@ fn answer(paging: &Weak<Paging>, asked: &Receiver<Fault>) {
         if brought.is_ok() {
             paging.faults.fetch_add(1, Ordering::Relaxed);
         }
-        if fault.flags & LAST != 0 {
+        if brought.is_err() || fault.flags & LAST != 0 {
             let mut input: [u8; SHORT] = begin(opcode::PAGE_FAULT_RESUME, 0, 0);
             RESUME_ERROR.set(&mut input, brought.is_err().into());
             RESUME_TOKEN_47_32.set(&mut input, fault.token47_32.get().into());

@@ -129,6 +129,8 @@ impl ProcessMemory {
             None => probe::mapped(address, end, rights)?,
             // There the number of the process begins.
             Some(_) if process::is_other(end) => return Err(Errno::EFAULT),
+            // Without a descriptor, which the program might close or get in another's place.
+            Some(process) if process == file::own() => probe::mapped(address, end, rights)?,
             Some(process) => probe::mapped_in(process, address, end, rights)?,
         }
         let mut pins = self.pins.write().unwrap_or_else(PoisonError::into_inner);

@@ -45,22 +45,26 @@ impl Region {
     /// Makes a region: it, the index of its key, and that key.
     ///
     /// # Errors
-    /// `EINVAL` for a range that is none, or where the device cannot have all memory under one key; `ENOMEM` past 16 GiB.
+    /// `EINVAL` for a range that is none, or where the device cannot have all memory under one key; `EOVERFLOW` for one that wraps;
+    /// `ENOMEM` past 16 GiB; `EAGAIN` where nobody would answer; or what the firmware says. Source: Linux
+    /// `drivers/infiniband/core/umem_odp.c`, `ib_init_umem_odp`, `ib_umem_odp_alloc_implicit`.
     pub(crate) fn make(paging: &Arc<Paging>, wanted: Wanted) -> Result<(Arc<Self>, u32, u32), Errno> {
         let adapter = &paging.adapter;
         let rights = Rights { pdn: wanted.pdn, access: wanted.access };
         let reach = Reach { process: adapter.memory.caller(), rights: Umem::rights(wanted.access) };
         let (keys, index, key) = if (wanted.start, wanted.bytes) == ALL {
-            if wanted.iova != 0 || !adapter.caps.pages_all_memory() {
+            let huge = wanted.access.contains(Access::HUGETLB);
+            if wanted.iova != 0 || huge || !adapter.caps.pages_all_memory() {
                 return Err(Errno::EINVAL);
             }
             let (implicit, key) = Implicit::new(adapter, rights, reach)?;
             (Keys::Implicit(implicit), key >> 8, key)
         } else {
-            let end = wanted.start.checked_add(wanted.bytes).ok_or(Errno::EINVAL)?;
-            if wanted.bytes == 0 || end.checked_next_multiple_of(PAGE).is_none() {
+            if wanted.bytes == 0 {
                 return Err(Errno::EINVAL);
             }
+            let end = wanted.start.checked_add(wanted.bytes).ok_or(Errno::EOVERFLOW)?;
+            end.checked_next_multiple_of(PAGE).ok_or(Errno::EOVERFLOW)?;
             let (index, key) = key::of_pages(adapter, rights, wanted.iova, wanted.bytes)?;
             (Keys::Explicit(Pages::new(index, reach, &(wanted.start..end))), index, key)
         };
@@ -130,7 +134,7 @@ impl Region {
             }
             None => return Ok(()),
         };
-        indexes.into_iter().for_each(|index| self.paging.remove(index));
+        indexes.into_iter().for_each(|index| self.paging.remove(index, std::ptr::from_ref(self).cast()));
         *place = None;
         Ok(())
     }
@@ -152,6 +156,6 @@ impl Listing for Arc<Region> {
     }
 
     fn remove(&self, index: u32) {
-        self.paging.remove(index);
+        self.paging.remove(index, Arc::as_ptr(self).cast());
     }
 }

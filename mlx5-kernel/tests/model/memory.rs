@@ -1,5 +1,7 @@
 //! Protection domains and memory regions.
 
+use std::sync::Arc;
+
 use pollux_mlx5_abi::command::opcode as op;
 use pollux_mlx5_kernel::DoorProfile;
 use pollux_mlx5_model::DeviceConfig;
@@ -116,13 +118,17 @@ fn regions_on_demand_that_make_no_sense_are_refused() {
     let refuse = |request: MrRequest| errno(opened.register(&request));
     for (request, why) in [
         (MrRequest { length: 0, ..good }, "empty"),
-        (MrRequest { length: u64::MAX - 1, ..good }, "wraps"),
+        (
+            MrRequest { start: 0, hca_va: 0, length: u64::MAX, access: access | Access::HUGETLB, ..good },
+            "all memory is of no one size of pages",
+        ),
         (MrRequest { start: 0, hca_va: 4096, length: u64::MAX, ..good }, "all memory at another address"),
         (MrRequest { hca_va: (1 << 44) + 1, ..good }, "another place in its page"),
         (MrRequest { access: Access::REMOTE_WRITE | Access::ON_DEMAND, ..good }, "remote but not local"),
     ] {
         assert_eq!(refuse(request), Errno::EINVAL, "{why}");
     }
+    assert_eq!(refuse(MrRequest { length: u64::MAX - 1, ..good }), Errno::EOVERFLOW, "wraps");
     assert_eq!(refuse(MrRequest { pd: PdHandle(99), ..good }), Errno::ENOENT);
     assert_eq!(refuse(MrRequest { length: (16 << 30) + 1, ..good }), Errno::ENOMEM, "more than a key has");
     assert_eq!(bench.watch.left(), before, "what is refused leaves nothing");
@@ -159,4 +165,20 @@ fn a_card_without_paging_is_asked_for_none() {
     assert_eq!(errno(advised), Errno::EOPNOTSUPP);
     drop(opened);
     bench.close();
+}
+
+/// What a device that is gone cannot end keeps nobody.
+#[test]
+fn a_device_that_is_gone_is_let_go_with_its_regions_on_demand() {
+    let bench = paged_bench();
+    let device = Arc::downgrade(&bench.device);
+    let opened = bench.open();
+    let access = WRITE | Access::ON_DEMAND;
+    for (start, length) in [(1 << 44, 8192), (0, u64::MAX)] {
+        let request = MrRequest { pd: opened.pd, start, length, hca_va: start, access };
+        opened.must(opened.register(&request));
+    }
+    bench.device.remove();
+    drop((opened, bench));
+    assert!(device.upgrade().is_none(), "it is kept {} times", device.strong_count());
 }
