@@ -55,7 +55,7 @@ struct Inner {
     pd: Pd,
     memory: Memory,
     /// The region that it is a part of, whose keys it has.
-    _under: Option<AllMemory>,
+    under: Option<AllMemory>,
     handle: Option<MrHandle>,
     lkey: u32,
     rkey: u32,
@@ -139,7 +139,8 @@ impl Mr {
         Self::register(pd, zone, access).map_err(|refused| refused.0)
     }
 
-    /// The kernel's handle, for whoever shall [import](Self::import) it; none of what was imported itself.
+    /// The kernel's handle, for whoever shall [import](Self::import) it; none of what was imported itself, or is a part of
+    /// [all memory](AllMemory).
     #[must_use]
     pub fn handle(&self) -> Option<MrHandle> {
         self.0.handle
@@ -180,7 +181,7 @@ impl Mr {
         Self(Arc::new(Inner {
             pd,
             memory,
-            _under: under,
+            under,
             handle,
             lkey,
             rkey,
@@ -292,11 +293,14 @@ impl Mr {
     /// Reregisters the region with other access rights or another protection domain. The keys may change.
     ///
     /// # Errors
-    /// A queue, a window or another handle has it ([`VerbsError::InUse`]), a domain of another context ([`VerbsError::Foreign`]), or
-    /// what the kernel says.
+    /// A queue, a window or another handle has it ([`VerbsError::InUse`]), a domain of another context ([`VerbsError::Foreign`]), a part of
+    /// [all memory](AllMemory) ([`VerbsError::Unsupported`]), or what the kernel says.
     #[doc(alias = "ibv_rereg_mr")]
     pub fn reregister(&mut self, access: Option<Access>, pd: Option<&Pd>) -> Result<(), VerbsError> {
         let Some(inner) = Arc::get_mut(&mut self.0) else { return Err(IN_USE) };
+        if inner.under.is_some() {
+            return Err(part());
+        }
         let Some(handle) = inner.handle else { return Err(IN_USE) };
         if let Some(pd) = pd {
             inner.pd.context().admit("a protection domain", pd.context())?;
@@ -320,11 +324,14 @@ impl Mr {
     /// Reregisters the region with another zone at its own address, and returns the previous zone. The keys may change.
     ///
     /// # Errors
-    /// A queue, a window or another handle has it ([`VerbsError::InUse`]) or it is zero-based ([`VerbsError::Unsupported`]),
-    /// both with the new zone; or what the kernel says; then which of the two the device knows is not known, and the new one
+    /// A queue, a window or another handle has it ([`VerbsError::InUse`]) or it is zero-based or a part of [all memory](AllMemory)
+    /// ([`VerbsError::Unsupported`]), all with the new zone; or what the kernel says; then which of the two the device knows is not known, and the new one
     /// stays where it is for good.
     pub fn replace(&mut self, zone: Zone) -> Result<Zone, Box<(VerbsError, Option<Zone>)>> {
         let Some(inner) = Arc::get_mut(&mut self.0) else { return Err(Box::new((IN_USE, Some(zone)))) };
+        if inner.under.is_some() {
+            return Err(Box::new((part(), Some(zone))));
+        }
         let (Some(handle), Memory::Zone(place)) = (inner.handle, &mut inner.memory) else {
             return Err(Box::new((IN_USE, Some(zone))));
         };
@@ -398,6 +405,11 @@ const IN_USE: VerbsError = VerbsError::InUse {
     what: "a memory region",
     by: "a queue that it was posted to, a window, or another handle",
 };
+
+fn part() -> VerbsError {
+    let why = "its rights are those of all memory; make another region".into();
+    VerbsError::Unsupported { what: "a change of a part of all memory", why }
+}
 
 impl Inner {
     /// Deregisters it; its memory is free after that, and never where that fails.

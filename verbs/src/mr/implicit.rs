@@ -14,7 +14,10 @@ use crate::VerbsError;
 use crate::pd::Pd;
 
 /// All memory of the process, registered once, whose pages come on demand (implicit on-demand paging): zones become regions of it
-/// without a call of the kernel. Of this side alone: peers have no rights. Clones are handles; regions keep it.
+/// without a call of the kernel. Of this side alone: peers have no rights but through windows. Clones are handles; regions keep it.
+///
+/// A device model has room for some 60 different GiB in which such regions were used, of all its contexts together; beyond them work fails
+/// as if the memory were not there.
 #[derive(Clone, Debug)]
 pub struct AllMemory(Arc<All>);
 

@@ -280,16 +280,25 @@ fn other_rights_make_a_region_anew() {
     moves(&rig, (&mut near, &mut far), Verb::Write, &here, &there);
     assert!(rig.far.model.kernel().page_faults() > 0);
     drop((near, far));
-    // Pinned from here on.
-    let mut pinned = memory(&rig.far, Form::OnDemand);
+    // Memory that pages in is not pinned later.
+    let mut paged = memory(&rig.far, Form::OnDemand);
+    let refused = paged.reregister(Some(all_rights()), None).expect_err("it pages in");
+    assert_eq!(refused.errno(), Some(Errno::EOPNOTSUPP));
+    // What was pinned pages in when it is wanted so.
+    let mut pinned = memory(&rig.far, Form::Pinned);
     let before = rig.far.model.device().memory().pinned_bytes();
-    pinned.reregister(Some(all_rights()), None).expect("other rights");
-    assert_eq!(rig.far.model.device().memory().pinned_bytes() - before, BYTES as u64);
+    pinned.reregister(Some(all_rights() | Access::ON_DEMAND), None).expect("other rights");
+    assert_eq!(before - rig.far.model.device().memory().pinned_bytes(), BYTES as u64);
     let (mut near, mut far) = (rig.near.end(&options()), rig.far.end(&options()));
     connect(&mut near, &mut far);
     let before = rig.far.model.kernel().page_faults();
     moves(&rig, (&mut near, &mut far), Verb::Write, &here, &pinned);
-    assert_eq!(rig.far.model.kernel().page_faults(), before);
+    assert!(rig.far.model.kernel().page_faults() > before);
+    // A part of all memory has the rights of all.
+    let mut part = memory(&rig.near, Form::AllMemory);
+    assert!(matches!(part.reregister(Some(all_rights()), None), Err(VerbsError::Unsupported { .. })));
+    let zone = rig.near.context.reserve(4096).expect("memory");
+    assert!(matches!(*part.replace(zone).expect_err("of all"), (VerbsError::Unsupported { .. }, Some(_))));
 }
 
 fn options() -> QpOptions {
