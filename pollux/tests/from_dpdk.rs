@@ -62,7 +62,8 @@ fn of_sources(folder: &Path, found: &mut Vec<(String, String)>) {
 }
 
 /// Names of rsockets, which have no prefix but a letter.
-const RSOCKETS: &[&str] = &["rconnect", "rlisten", "raccept", "rpoll", "rsetsockopt", "riomap", "riowrite"];
+const RSOCKETS: &[&str] =
+    &["rconnect", "rlisten", "raccept", "rsendto", "rrecvfrom", "rpoll", "rsetsockopt", "riomap", "riowrite"];
 
 fn alias(lines: &[&str], at: usize) -> Option<(String, String)> {
     let name = lines[at].trim().strip_prefix("#[doc(alias = \"")?.strip_suffix("\")]")?;
