@@ -83,14 +83,7 @@ impl IpHeader {
     }
 }
 
-/// An address as a GID of RoCE: one of IPv4 in its place in IPv6.
-#[must_use]
-pub(crate) fn gid_of(address: IpAddr) -> [u8; 16] {
-    match address {
-        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
-        IpAddr::V6(address) => address.octets(),
-    }
-}
+pub(crate) use pollux_verbs::roce_gid as gid_of;
 
 /// The address that a GID stands for.
 #[must_use]

@@ -55,17 +55,9 @@ impl Devices {
 
     /// Whether a model has the address, which the kernel does not have.
     pub(crate) fn own(&self, ip: IpAddr) -> bool {
-        let gid = gid(ip);
+        let gid = pollux_verbs::roce_gid(ip);
         self.models
             .iter()
             .any(|context| context.gids().is_ok_and(|gids| gids.iter().any(|own| own.gid == gid)))
-    }
-}
-
-/// An address as a GID of RoCE: one of IPv4 in its place in IPv6.
-fn gid(ip: IpAddr) -> [u8; 16] {
-    match ip {
-        IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
-        IpAddr::V6(ip) => ip.octets(),
     }
 }

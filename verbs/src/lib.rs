@@ -223,7 +223,7 @@ pub use pollux_uverbs::event::AsyncKind;
 pub use pollux_uverbs::flow::FlowSpec;
 pub use pollux_uverbs::mw::MwType;
 pub use pollux_uverbs::{Errno, Gid};
-pub use port::{Mtu, PortState};
+pub use port::{Mtu, PortState, roce_gid};
 pub use qp::ece::Ece;
 pub use qp::order::DataOrder;
 pub use qp::{Connection, Qp, QpAttributes, random_psn};

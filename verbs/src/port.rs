@@ -142,12 +142,18 @@ fn best_of(gids: impl IntoIterator<Item = Gid>, port: u8, ipv6: bool) -> Option<
     own.max_by_key(|gid| (score(gid, ipv6), Reverse(gid.index)))
 }
 
-/// Of those of a port the one of an address, of the newest kind.
-fn of_address(gids: impl IntoIterator<Item = Gid>, port: u8, address: IpAddr) -> Option<Gid> {
-    let wanted = match address {
+/// An address as a GID of RoCE: one of IPv4 in its place in IPv6.
+#[must_use]
+pub fn roce_gid(address: IpAddr) -> [u8; 16] {
+    match address {
         IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
         IpAddr::V6(address) => address.octets(),
-    };
+    }
+}
+
+/// Of those of a port the one of an address, of the newest kind.
+fn of_address(gids: impl IntoIterator<Item = Gid>, port: u8, address: IpAddr) -> Option<Gid> {
+    let wanted = roce_gid(address);
     let own = gids.into_iter().filter(|gid| gid.port == u32::from(port) && gid.gid == wanted);
     own.max_by_key(|gid| (gid.kind.0, Reverse(gid.index)))
 }
