@@ -141,6 +141,10 @@ impl RsDatagramSocket {
             socket.advance(false);
             match attempt(&mut socket) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock && !socket.options.nonblocking => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock && socket.has_to_look() => {
+                    socket.advance(true);
+                    return attempt(&mut socket);
+                }
                 other => return other,
             }
             socket.options.spin

@@ -82,6 +82,12 @@ pub enum RsError {
         /// The limit.
         most: usize,
     },
+    /// An address of one interface alone.
+    #[error("{address} is a link-local address, which datagram sockets do not have; give another one")]
+    LinkLocal {
+        /// Ours, or the peer's.
+        address: SocketAddr,
+    },
     /// A peer of the other IP version.
     #[error("{peer} is not of the IP version of {local}; bind a socket of that version")]
     Family {
@@ -117,7 +123,9 @@ impl RsError {
             Self::Completion(WcStatus::RETRY_EXC_ERR | WcStatus::RNR_RETRY_EXC_ERR) => Kind::TimedOut,
             Self::Completion(_) | Self::Removed => Kind::ConnectionReset,
             Self::Ended(_) => Kind::ConnectionAborted,
-            Self::NotMapped(_) | Self::TooLong { .. } | Self::Family { .. } => Kind::InvalidInput,
+            Self::NotMapped(_) | Self::TooLong { .. } | Self::LinkLocal { .. } | Self::Family { .. } => {
+                Kind::InvalidInput
+            }
             Self::Udp { source, .. } => source.kind(),
             Self::NoGid { .. } => Kind::AddrNotAvailable,
             Self::MapsFull(_) => Kind::StorageFull,

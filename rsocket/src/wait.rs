@@ -108,7 +108,9 @@ pub(crate) fn until<T>(
         let now = Instant::now();
         let left = deadline.map(|deadline| deadline.saturating_duration_since(now));
         if left == Some(Duration::ZERO) {
-            return None;
+            // Who does not wait any more is told of all that is there.
+            sources.iter().for_each(|source| source.advance(true));
+            return attempt();
         }
         if now.duration_since(begin) < spin {
             std::hint::spin_loop();

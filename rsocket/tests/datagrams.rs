@@ -194,6 +194,38 @@ fn bursts_beyond_the_buffers_are_sent_and_what_overruns_is_lost() {
     exchange(&near, &far, b"further");
 }
 
+/// Calls that do not wait see what came by UDP, whatever lies between them.
+#[test]
+fn calls_that_do_not_wait_look_everywhere() {
+    let hosts = hosts();
+    let [near, far] = [&hosts[0], &hosts[1]].map(Host::socket);
+    let to = far.local_addr().expect("an address");
+    far.set_nonblocking(true).expect("set");
+    near.send_to(b"one", to).expect("sent");
+    std::thread::sleep(Duration::from_millis(1));
+    let mut bytes = [0; 8];
+    assert_eq!(far.recv(&mut bytes).expect("it is there"), 3);
+    let near = hosts[0].socket();
+    near.send_to(b"two", to).expect("sent");
+    let mut entries = [PollEntry::datagrams(&far, true, false)];
+    assert_eq!(poll(&mut entries, Some(Duration::ZERO)).expect("asked"), 1);
+}
+
+#[test]
+fn link_local_addresses_are_refused() {
+    let hosts = hosts();
+    let near = hosts[0].socket();
+    for address in ["[fe80::1]:7", "[fe80::1%3]:7"] {
+        let address = bed::socket(address);
+        for refused in [near.send_to(b"", address).map(drop), near.connect(address)] {
+            let error = refused.expect_err("of one interface alone");
+            assert!(error.to_string().contains("link-local address"), "{error}");
+        }
+    }
+    let refused = RsDatagramSocket::bind(&hosts[0].manager, bed::socket("[fe80::1]:0")).expect_err("as well");
+    assert!(refused.to_string().contains("link-local address"), "{refused}");
+}
+
 /// Two sockets of one device, by IPv6.
 #[test]
 fn datagrams_over_ipv6() {

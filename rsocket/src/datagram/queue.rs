@@ -11,7 +11,7 @@ use std::sync::Arc;
 use pollux_cm::{EventChannel, Id, IdNumber, PortSpace};
 use pollux_verbs::{
     Access, Ah, CompletionChannel, Cq, CqOptions, Mr, Path, Pd, PostError, Qp, QpKind, QpOptions, VerbsError,
-    WcStatus,
+    WcStatus, roce_gid,
 };
 
 use super::wire::{self, BUFFER_BYTES, SOURCE_BYTES_MAX};
@@ -45,10 +45,9 @@ pub(crate) struct Received {
     pub(crate) bytes: usize,
 }
 
-/// What completions said.
+/// What completions said, beside what came.
 #[derive(Debug, Default)]
 pub(crate) struct Completions {
-    pub(crate) received: Vec<Received>,
     /// Datagrams without a whole header, whose places were given back.
     pub(crate) malformed: u64,
     /// The queue pair is of no use any more.
@@ -75,6 +74,8 @@ pub(crate) struct Queue {
     gid_index: u8,
     data_max: usize,
     inline: usize,
+    /// What goes with its request, put together.
+    together: Vec<u8>,
     /// Names the device in events; goes last.
     id: Id,
 }
@@ -108,6 +109,7 @@ impl Queue {
             armed: false,
             data_max: wire::data_max(address, mtu),
             inline: qp.sizes().inline as usize,
+            together: Vec::new(),
             qp,
             cq,
             channel,
@@ -155,11 +157,7 @@ impl Queue {
 
     /// A destination that this queue pair reaches: with RoCE an address is a GID.
     pub(crate) fn address_handle(&self, peer: IpAddr) -> Result<Ah, RsError> {
-        let gid = match peer {
-            IpAddr::V4(peer) => peer.to_ipv6_mapped(),
-            IpAddr::V6(peer) => peer,
-        };
-        let path = Path { port: self.port, ..Path::new(gid.octets(), self.gid_index) };
+        let path = Path { port: self.port, ..Path::new(roce_gid(peer), self.gid_index) };
         Ok(Ah::new(&self.pd, &path)?)
     }
 
@@ -177,7 +175,10 @@ impl Queue {
         let mut batch = self.qp.batch();
         batch.send(SEND | slot as u64).to(ah, qpn, QKEY).signalled();
         if bytes <= self.inline {
-            batch.inline(&[header, data].concat());
+            self.together.clear();
+            self.together.extend_from_slice(header);
+            self.together.extend_from_slice(data);
+            batch.inline(&self.together);
         } else {
             let at = slot * BUFFER_BYTES;
             self.sends.write(at, header);
@@ -196,8 +197,8 @@ impl Queue {
         }
     }
 
-    /// Takes what completed, up to a limit: a peer that sends without end has its turn, and then others.
-    pub(crate) fn poll(&mut self) -> Completions {
+    /// Takes what completed, up to a limit: a peer that sends without end has its turn, and then others. What came is added to `came`.
+    pub(crate) fn poll(&mut self, came: &mut Vec<Received>) -> Completions {
         let mut completions = Completions::default();
         for _ in 0..BURSTS {
             let mut unused = Vec::new();
@@ -215,7 +216,7 @@ impl Queue {
                     let begin = slot * *receive_bytes;
                     match read(receives, begin, (wc.bytes() as usize).min(*receive_bytes)) {
                         Some((sender, at, bytes)) => {
-                            completions.received.push(Received { sender, slot, at, bytes });
+                            came.push(Received { sender, slot, at, bytes });
                         }
                         None => unused.push(slot),
                     }

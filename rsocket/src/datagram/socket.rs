@@ -37,6 +37,8 @@ const CONTROLS: usize = 64;
 const RETRY: Duration = Duration::from_millis(100);
 /// How often the UDP socket is looked at while queue pairs have work: each look is a system call.
 const TURNS: u32 = 16;
+/// After how long calls that do not wait, and find nothing, look at it as well.
+const LOOK: Duration = Duration::from_micros(50);
 /// How long a socket that is closed waits until its datagrams have left, and between two looks.
 const LINGER: Duration = Duration::from_secs(2);
 const CLOSING_LOOK: Duration = Duration::from_micros(100);
@@ -80,6 +82,12 @@ pub(crate) struct Socket {
     copies_max: usize,
     channel: EventChannel,
     udp: Arc<UdpSocket>,
+    /// What it was bound to, with the port that it got.
+    bound: SocketAddr,
+    /// What completions brought, on its way to the arrivals.
+    came: Vec<Received>,
+    /// When a call that found nothing and does not wait looked everywhere.
+    looked: Instant,
     /// The only peer of a connected socket.
     peer: Option<SocketAddr>,
     pub(crate) options: RsOptions,
@@ -93,8 +101,10 @@ pub(crate) struct Socket {
 impl Socket {
     pub(crate) fn bind(manager: &Manager, address: SocketAddr, options: &RsOptions) -> Result<Self, RsError> {
         let udp = |source| RsError::Udp { address, source };
+        check_scope(address)?;
         let socket = UdpSocket::bind(address).map_err(udp)?;
         socket.set_nonblocking(true).map_err(udp)?;
+        let bound = socket.local_addr().map_err(udp)?;
         let mut made = Self {
             peers: Peers::new(),
             queues: Vec::new(),
@@ -105,6 +115,9 @@ impl Socket {
             copies_max: super::queue::depths(options)[1],
             channel: manager.channel()?,
             udp: Arc::new(socket),
+            bound,
+            came: Vec::new(),
+            looked: Instant::now(),
             peer: None,
             options: *options,
             turn: 0,
@@ -136,7 +149,7 @@ impl Socket {
     }
 
     pub(crate) fn connect(&mut self, peer: SocketAddr) -> io::Result<()> {
-        self.check_family(peer)?;
+        let peer = self.checked(peer)?;
         // First: the kernel's socket would keep the source address of a peer to which no device leads.
         self.known(peer)?;
         self.udp.connect(peer)?;
@@ -157,20 +170,20 @@ impl Socket {
 
     /// The most data of a datagram to a peer.
     pub(crate) fn data_max(&mut self, peer: Option<SocketAddr>) -> io::Result<usize> {
-        let peer = peer.or(self.peer).ok_or(ErrorKind::NotConnected)?;
-        self.check_family(peer)?;
+        let peer = self.checked(peer.or(self.peer).ok_or(ErrorKind::NotConnected)?)?;
         let queue = self.known(peer)?;
         Ok(self.queues[queue].data_max())
     }
 
-    fn check_family(&self, peer: SocketAddr) -> io::Result<()> {
-        let local = self.udp.local_addr()?;
+    /// A peer's address as datagrams have it: without what IPv6 has beside address and port.
+    fn checked(&self, peer: SocketAddr) -> io::Result<SocketAddr> {
+        check_scope(peer)?;
         // An IPv4 address inside IPv6 would be told with the wrong version.
         let mapped = matches!(peer.ip(), IpAddr::V6(address) if address.to_ipv4_mapped().is_some());
-        if local.is_ipv4() != peer.is_ipv4() || mapped {
-            return Err(RsError::Family { local, peer }.into());
+        if self.bound.is_ipv4() != peer.is_ipv4() || mapped {
+            return Err(RsError::Family { local: self.bound, peer }.into());
         }
-        Ok(())
+        Ok(SocketAddr::new(peer.ip(), peer.port()))
     }
 
     /// Which queue pair sends to a peer, which is known from now on.
@@ -211,8 +224,7 @@ impl Socket {
         if let Some(wrong) = self.wrong.take() {
             return Err(wrong.into());
         }
-        let peer = to.or(self.peer).ok_or(ErrorKind::NotConnected)?;
-        self.check_family(peer)?;
+        let peer = self.checked(to.or(self.peer).ok_or(ErrorKind::NotConnected)?)?;
         let at = self.known(peer)?;
         if self.broken.contains(&at) {
             self.restart(at)?;
@@ -228,9 +240,8 @@ impl Socket {
             self.awaits_control = true;
             return Ok(data.len());
         };
-        let port = self.udp.local_addr()?.port();
         let queue = &mut self.queues[at];
-        let sender = SocketAddr::new(queue.address(), port);
+        let sender = SocketAddr::new(queue.address(), self.bound.port());
         if !queue.send(sender, (&ah, qpn), data)? {
             return Err(ErrorKind::WouldBlock.into());
         }
@@ -274,6 +285,16 @@ impl Socket {
         }
     }
 
+    /// Whether a call that found nothing and does not wait has to look everywhere: now and then, for each look is a system call.
+    pub(crate) fn has_to_look(&mut self) -> bool {
+        let now = Instant::now();
+        let has = now.duration_since(self.looked) >= LOOK;
+        if has {
+            self.looked = now;
+        }
+        has
+    }
+
     /// Looks at what came. `thorough`: also at the UDP socket and the connection manager, which is done now and then anyway.
     pub(crate) fn advance(&mut self, thorough: bool) {
         self.turn = self.turn.wrapping_add(1);
@@ -286,9 +307,10 @@ impl Socket {
     }
 
     fn take_completions(&mut self, at: usize) {
-        let completions = self.queues[at].poll();
+        let mut came = std::mem::take(&mut self.came);
+        let completions = self.queues[at].poll(&mut came);
         self.counts.malformed += completions.malformed;
-        for received in completions.received {
+        for received in came.drain(..) {
             if self.is_foreign(received.sender) {
                 self.release(at, &received);
             } else {
@@ -296,6 +318,7 @@ impl Socket {
                 self.arrivals.push_back(Arrival::Queue { queue: at, received });
             }
         }
+        self.came = came;
         if let Some(status) = completions.failed
             && !self.broken.contains(&at)
         {
@@ -538,12 +561,24 @@ impl Socket {
     }
 }
 
+/// Link-local addresses are of one interface each, of which neither headers nor the connection manager tell.
+fn check_scope(address: SocketAddr) -> Result<(), RsError> {
+    match address {
+        SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() => Err(RsError::LinkLocal { address }),
+        _ => Ok(()),
+    }
+}
+
 impl Drop for Socket {
     /// What was sent leaves first.
     fn drop(&mut self) {
         let begin = Instant::now();
         while !self.usable().all(Queue::is_quiet) && begin.elapsed() < LINGER {
-            self.queues.iter_mut().for_each(|queue| drop(queue.poll()));
+            for queue in &mut self.queues {
+                self.came.clear();
+                // What came is nobody's any more.
+                queue.poll(&mut self.came);
+            }
             std::thread::sleep(CLOSING_LOOK);
         }
     }

@@ -172,3 +172,39 @@ fn strangers_are_forgotten_when_a_peer_is_chosen() {
     far.send_to(b"peer", here).expect("sent");
     assert_eq!(receive(&near), (b"peer".to_vec(), there));
 }
+
+/// Its queue pair fails, and the next one is refused: what comes by UDP goes on coming, and makes the one after it, of which the peer is
+/// told that only sends.
+#[test]
+fn a_queue_pair_that_cannot_be_made_anew_is_made_later() {
+    let (near, far) = Cable::pair();
+    // The third queue pair of this host: one is the manager's.
+    let plan = "[send-error:20/0x04,refuse:0x500/3/0x0f]".parse().expect("a plan");
+    let hosts = [
+        Host::new("near", "127.0.0.1/8", |model| model.plugged(near).faults(plan)),
+        Host::new("far", "127.0.0.2/8", |model| model.plugged(far)),
+    ];
+    let [near, far] = [&hosts[0], &hosts[1]].map(Host::socket);
+    let here = near.local_addr().expect("an address");
+    meet(&near, &far);
+    let told = (0..40).find_map(|_| {
+        let sent = near.send_to(b"maybe lost", far.local_addr().expect("an address"));
+        while far.recv_now().is_some() {}
+        sent.err().or_else(|| near.take_error().expect("asked"))
+    });
+    assert!(told.is_some(), "the refusal is told: {:?}", near.counts());
+    assert_eq!(near.counts().restarts, 0);
+    // From here on it only receives. A stranger's first datagram comes by UDP.
+    let stranger = hosts[1].socket();
+    stranger.send_to(b"by UDP", here).expect("sent");
+    until(|| near.recv_now().is_some_and(|(bytes, _)| bytes == b"by UDP"));
+    until(|| {
+        near.recv_now();
+        stranger.send_to(b"again", here).expect("sent");
+        near.counts().restarts == 1
+    });
+    until(|| {
+        far.send_to(b"told", here).expect("sent");
+        near.recv_now().is_some_and(|(bytes, _)| bytes == b"told")
+    });
+}
