@@ -7,6 +7,7 @@
 //!   rstream   streams, over sockets of the crate rsocket
 //!   riostream the same past the peer's program, into memory that it maps
 //!   stream    what both have in common
+//!   table     numbers as their tables have them
 //!   udpong    datagrams over sockets of that crate, and its `udpong/{message,socket}`
 //!   node      a queue pair with all messages of a run: of the next three
 //!   ucmatose  many connections at once
@@ -28,6 +29,7 @@ pub mod riostream;
 pub mod rping;
 pub mod rstream;
 pub mod stream;
+pub mod table;
 pub mod ucmatose;
 pub mod udaddy;
 pub mod udpong;

@@ -1,4 +1,4 @@
-//! What librdmacm's stream tests have in common, `rstream` and `riostream`, some of which `udpong` has as well: options, sizes, the table, and the connections of a run. Source of
+//! What librdmacm's stream tests have in common, `rstream` and `riostream`: options, sizes, and the connections of a run. Source of
 //! options, texts and sizes: rdma-core `librdmacm/examples/rstream.c`, `riostream.c` and `common.c`.
 //!
 //! ```text
@@ -16,6 +16,7 @@ use pollux_eal::LcoreContext;
 use pollux_rsocket::{PollEntry, RsListener, RsOptions, RsStream, poll};
 
 use super::address::Format;
+use super::table::{count_of, count_text, size_text};
 use crate::number::within;
 use crate::rdma::Failure;
 
@@ -184,41 +185,6 @@ fn sizes(all: bool) -> Vec<usize> {
         [Some((size, matches!(power, 6 | 12 | 16 | 20))), (power > 6).then_some((size + size / 2, false))]
     });
     powers.flatten().filter(|(_, usual)| *usual || all).map(|(size, _)| size).collect()
-}
-
-/// How often a test transfers so many bytes. Source: rdma-core `librdmacm/examples/common.c`, `size_to_count`.
-#[must_use]
-pub fn count_of(bytes: usize) -> u64 {
-    match bytes {
-        1_048_576.. => 100,
-        65_536.. => 1000,
-        1024.. => 10_000,
-        _ => 100_000,
-    }
-}
-
-/// Bytes as a table has them. Source: rdma-core `librdmacm/examples/common.c`, `size_str`.
-#[must_use]
-pub fn size_text(bytes: u64) -> String {
-    let (unit, letter) = match bytes {
-        1_073_741_824.. => (1 << 30, "g"),
-        1_048_576.. => (1 << 20, "m"),
-        1024.. => (1 << 10, "k"),
-        _ => (1, ""),
-    };
-    let (whole, tenths) = (bytes / unit, bytes % unit * 10 / unit);
-    if whole < 10 && tenths > 0 { format!("{whole}.{tenths}{letter}") } else { format!("{whole}{letter}") }
-}
-
-/// A number as a table has it. Source: rdma-core `librdmacm/examples/common.c`, `cnt_str`.
-#[must_use]
-pub fn count_text(count: u64) -> String {
-    match count {
-        1_000_000_000.. => format!("{}b", count / 1_000_000_000),
-        1_000_000.. => format!("{}m", count / 1_000_000),
-        1000.. => format!("{}k", count / 1000),
-        _ => count.to_string(),
-    }
 }
 
 /// A connection, over RDMA or TCP.
@@ -577,8 +543,6 @@ mod tests {
         let row = Run::bandwidth(98_304).row(Duration::from_secs(1));
         assert_eq!(row, "96k_bw    96k     1k      1       187m        1.00s      1.57     500.00");
         assert_eq!(Run::bandwidth(6 << 20).name, "6m_bw");
-        assert_eq!([1536, 1 << 30, 192].map(size_text), ["1.5k", "1g", "192"]);
-        assert_eq!([999, 1000, 2_500_000, 3_000_000_000].map(count_text), ["999", "1k", "2m", "3b"]);
     }
 
     #[test]

@@ -27,7 +27,8 @@ use pollux_eal::LcoreContext;
 
 use super::address::Format;
 use super::manager::run_with_keys;
-use super::stream::{BUFFER, LOOK, TRIES, Test, count_of, count_text, size_text};
+use super::stream::{BUFFER, LOOK, TRIES, Test};
+use super::table::{count_of, count_text, size_text};
 use crate::number::within;
 use crate::rdma::Failure;
 use message::{CONTROL, HEADER, LONGEST, Message, Operation};

@@ -6,7 +6,7 @@
 use std::fmt::Write;
 use std::net::Ipv6Addr;
 
-use pollux_verbs::{DeviceAttributes, FrameLimits, Gid, PortAttributes};
+use pollux_verbs::{DeviceAttributes, FrameLimits, Gid, OdpService, PortAttributes};
 
 /// All that is asked of a device.
 #[derive(Clone, Debug)]
@@ -97,16 +97,16 @@ const CAPABILITIES: [(u32, &str); 24] = [
     (1 << 29, "MANAGED_FLOW_STEERING"),
 ];
 
-/// Bits of operations that page on demand (`enum ibv_odp_transport_cap_bits`).
+/// Bits of operations that page on demand.
 const PAGED: [(u32, &str); 8] = [
-    (1, "SUPPORT_SEND"),
-    (1 << 1, "SUPPORT_RECV"),
-    (1 << 2, "SUPPORT_WRITE"),
-    (1 << 3, "SUPPORT_READ"),
-    (1 << 4, "SUPPORT_ATOMIC"),
-    (1 << 5, "SUPPORT_SRQ"),
-    (1 << 6, "SUPPORT_FLUSH"),
-    (1 << 7, "SUPPORT_ATOMIC_WRITE"),
+    (OdpService::SEND.bits(), "SUPPORT_SEND"),
+    (OdpService::RECV.bits(), "SUPPORT_RECV"),
+    (OdpService::WRITE.bits(), "SUPPORT_WRITE"),
+    (OdpService::READ.bits(), "SUPPORT_READ"),
+    (OdpService::ATOMIC.bits(), "SUPPORT_ATOMIC"),
+    (OdpService::SRQ_RECV.bits(), "SUPPORT_SRQ"),
+    (OdpService::FLUSH.bits(), "SUPPORT_FLUSH"),
+    (OdpService::ATOMIC_WRITE.bits(), "SUPPORT_ATOMIC_WRITE"),
 ];
 
 /// Bits of `raw_packet_caps`.
