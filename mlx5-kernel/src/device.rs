@@ -120,7 +120,7 @@ pub trait DmaMemory: Send + Sync + fmt::Debug {
 
     /// Lets the device reach memory of a process, this one or another, that is not kept there for it and counts as locked memory of
     /// nobody. The process may take it away and map something else there, at any time: the device reaches what is there when it
-    /// looks, and nothing where nothing is. Called on a thread that is nobody's.
+    /// looks, and nothing where nothing is. Called from a thread of the kernel's own, which carries out nobody's call.
     ///
     /// # Errors
     /// `EFAULT` when some of it is not mapped with these rights, `EINVAL` for no bytes, `ENOMEM` for more processes than are told apart,

@@ -214,6 +214,12 @@ impl Kernel {
         self.life.core.port.hw_counters(&self.life.core)
     }
 
+    /// Another process, whose calls were carried out here, has ended or runs another program: what it registered on demand is no memory
+    /// any more.
+    pub fn forget_process(&self, process: u32) {
+        self.life.core.paging.forget_process(process);
+    }
+
     /// Questions for pages of memory registered on demand that were answered with pages, of all regions. Linux tells of each region how many
     /// pages it brought (`page_faults`).
     #[must_use]

@@ -36,13 +36,19 @@ pub(crate) struct Mr {
     index: Option<u32>,
     key: u32,
     pd: u32,
-    /// None where it is memory of the device, or comes on demand.
-    umem: Option<Umem>,
-    /// Where its pages come on demand.
-    paged: Option<Arc<Region>>,
+    memory: Memory,
     bytes: u64,
     iova: u64,
     access: Access,
+}
+
+/// Whose memory it is, and how the device has it.
+#[derive(Debug)]
+enum Memory {
+    Pinned(Umem),
+    OnDemand(Arc<Region>),
+    /// The device's own.
+    Lent,
 }
 
 /// What a region is made of.
@@ -61,10 +67,10 @@ impl Object for Mr {
     }
 
     fn end(&mut self, core: &Core, _: u16) -> Result<(), Errno> {
-        if let Some(region) = &self.paged {
-            region.end()?;
-        } else if let Some(index) = self.index {
-            destroy_key(core, index)?;
+        match (&self.memory, self.index) {
+            (Memory::OnDemand(region), _) => region.end()?,
+            (_, Some(index)) => destroy_key(core, index)?,
+            (_, None) => {}
         }
         self.index = None;
         Ok(())
@@ -163,13 +169,13 @@ impl Session {
         if access.contains(Access::ON_DEMAND) {
             let wanted = region::Wanted { pdn, start, bytes: length, iova, access };
             let (region, index, key) = Region::make(&core.paging, wanted)?;
-            let paged = Some(region);
-            return Ok(Mr { index: Some(index), key, pd, umem: None, paged, bytes: length, iova, access });
+            let memory = Memory::OnDemand(region);
+            return Ok(Mr { index: Some(index), key, pd, memory, bytes: length, iova, access });
         }
         let umem = Umem::pin(core.memory.as_ref(), start, length, Umem::rights(access))?;
         let (index, key) = create_key(core, pdn, &umem, iova, access)?;
         let bytes = umem.bytes;
-        Ok(Mr { index: Some(index), key, pd, umem: Some(umem), paged: None, bytes, iova, access })
+        Ok(Mr { index: Some(index), key, pd, memory: Memory::Pinned(umem), bytes, iova, access })
     }
 
     /// `REREG_MR`: the same key where only rights or the domain change, and the device has a way to; else a new one in its place, as
@@ -196,17 +202,13 @@ impl Session {
             return Ok(());
         }
         let mr = self.handles.get::<Mr>(request.mr_handle)?;
-        // What pages in stays so, unless it is registered anew.
-        if !translation && mr.paged.is_some() && !access.contains(Access::ON_DEMAND) {
-            return Err(Errno::EOPNOTSUPP);
-        }
-        let (start, length, iova) = if translation {
-            (request.start, request.length, request.hca_va)
-        } else {
-            let paged = mr.paged.as_ref().map(|region| (region.wanted().start, mr.bytes));
-            let (start, bytes) =
-                mr.umem.as_ref().map(|umem| (umem.address, umem.bytes)).or(paged).ok_or(Errno::EINVAL)?;
-            (start, bytes, mr.iova)
+        let (start, length, iova) = match &mr.memory {
+            _ if translation => (request.start, request.length, request.hca_va),
+            Memory::Pinned(umem) => (umem.address, mr.bytes, mr.iova),
+            // What pages in stays so, unless it is registered anew.
+            Memory::OnDemand(_) if !access.contains(Access::ON_DEMAND) => return Err(Errno::EOPNOTSUPP),
+            Memory::OnDemand(region) => (region.wanted().start, mr.bytes, mr.iova),
+            Memory::Lent => return Err(Errno::EINVAL),
         };
         let (core, uid) = (Arc::clone(&self.core), self.uid());
         let mut fresh = self.make_mr(&Wanted { pd, start, length, iova, access })?;
@@ -228,7 +230,7 @@ impl Session {
         let core = Arc::clone(&self.core);
         let pdn = self.handles.get::<Pd>(pd)?.pdn;
         let mr = self.handles.get::<Mr>(handle)?;
-        let (Some(index), Some(umem)) = (mr.index, &mr.umem) else { return Ok(false) };
+        let (Some(index), Memory::Pinned(umem)) = (mr.index, &mr.memory) else { return Ok(false) };
         let changes = mr.access ^ access;
         let fixed = core.caps.has(GeneralCaps::UMR_MODIFY_ATOMIC_DISABLED);
         let anew = changes.intersects(Access::RELAXED_ORDERING | Access::ON_DEMAND);
@@ -250,7 +252,9 @@ impl Session {
             return Ok(false);
         }
         let mr = self.handles.get_mut::<Mr>(handle)?;
-        mr.umem = again.or(mr.umem.take());
+        if let Some(again) = again {
+            mr.memory = Memory::Pinned(again);
+        }
         (mr.pd, mr.access) = (pd, access);
         self.handles.adopt(handle, &[pd]);
         Ok(true)
@@ -279,23 +283,14 @@ impl Session {
         let core = Arc::clone(&self.core);
         let mut input: [u8; CreateMkeyIn::BYTES] = begin(opcode::CREATE_MKEY, 0, 0);
         let context = CreateMkeyIn::MEMORY_KEY_MKEY_ENTRY.of_mut(&mut input);
-        for (field, on) in [
-            (MkeyContext::A, access.contains(Access::REMOTE_ATOMIC)),
-            (MkeyContext::RW, access.contains(Access::REMOTE_WRITE)),
-            (MkeyContext::RR, access.contains(Access::REMOTE_READ)),
-            (MkeyContext::LW, access.contains(Access::LOCAL_WRITE)),
-            (MkeyContext::LR, true),
-        ] {
-            field.set(context, on.into());
-        }
+        set_rights(&core, context, self.handles.get::<Pd>(pd)?.pdn, access);
         MkeyContext::ACCESS_MODE_1_0.set(context, access_mode::MEMIC & 3);
         MkeyContext::ACCESS_MODE_4_2.set(context, access_mode::MEMIC >> 2);
         MkeyContext::QPN.set(context, 0xff_ffff);
-        MkeyContext::PD.set(context, self.handles.get::<Pd>(pd)?.pdn);
         MkeyContext::START_ADDR.set(context, memory.address + offset);
         MkeyContext::LEN.set(context, bytes);
         let (index, key) = make_key(&core, &mut input, &[])?;
-        let mr = Mr { index: Some(index), key, pd, umem: None, paged: None, bytes, iova: 0, access };
+        let mr = Mr { index: Some(index), key, pd, memory: Memory::Lent, bytes, iova: 0, access };
         let handle = self.handles.add(mr, &[pd, dm]);
         call.create(a::HANDLE, handle)?;
         call.reply(a::RESP_LKEY, &key)?;
@@ -338,12 +333,12 @@ impl Session {
             }
             regions.push((region, piece));
         }
-        // What is there is reached when it is needed, without a question to anybody else.
-        if advice == Advice::PREFETCH_NO_FAULT {
-            return Ok(());
-        }
         for (region, piece) in regions {
-            let fetched = region.fetch(piece.addr, piece.length.into());
+            let fetched = match advice {
+                // What is there is reached when it is needed, without a question to anybody else.
+                Advice::PREFETCH_NO_FAULT => region.range(piece.addr, piece.length.into()).map(drop),
+                _ => region.fetch(piece.addr, piece.length.into()),
+            };
             if flags & FLUSH != 0 {
                 fetched?;
             }
@@ -355,7 +350,10 @@ impl Session {
     fn paged_region(&self, key: u32) -> Option<Arc<Region>> {
         let mut regions =
             self.handles.of_kind(ObjectKind::Mr).filter_map(|mr| self.handles.get::<Mr>(mr).ok());
-        regions.find(|mr| mr.key == key)?.paged.clone()
+        match &regions.find(|mr| mr.key == key)?.memory {
+            Memory::OnDemand(region) => Some(Arc::clone(region)),
+            _ => None,
+        }
     }
 
     /// `MR/QUERY_MR`.

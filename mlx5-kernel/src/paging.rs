@@ -40,6 +40,10 @@ use crate::firmware::{SHORT, begin};
 trait Answers: fmt::Debug + Send + Sync {
     /// Brings what the device asks for: whole pages, by its own addresses, as far as they are the region's.
     fn answer(self: Arc<Self>, at: u64, bytes: u64) -> Result<(), Errno>;
+    /// Whether they are another process's, which has this number.
+    fn is_of(&self, process: u32) -> bool;
+    /// They are brought no more.
+    fn end(&self) -> Result<(), Errno>;
 }
 
 /// The regions of a device, and who answers for them.
@@ -100,19 +104,19 @@ impl Paging {
     ///
     /// # Errors
     /// `EAGAIN` where there is no pager.
-    fn add(&self, index: u32, region: Arc<dyn Answers>) -> Result<(), Errno> {
+    fn add(&self, index: u32, region: &Arc<dyn Answers>) -> Result<(), Errno> {
         let mut state = self.state();
         if state.pager.is_none() {
             return Err(Errno::EAGAIN);
         }
-        state.regions.insert(index, region);
+        state.regions.insert(index, Arc::clone(region));
         Ok(())
     }
 
     /// They go to this region no more. Where the key has ended, its index may be another region's by now.
-    fn remove(&self, index: u32, region: *const ()) {
+    fn remove(&self, index: u32, region: &dyn Answers) {
         let mut state = self.state();
-        if state.regions.get(&index).is_some_and(|known| Arc::as_ptr(known).cast::<()>() == region) {
+        if state.regions.get(&index).is_some_and(|known| std::ptr::addr_eq(Arc::as_ptr(known), region)) {
             state.regions.remove(&index);
         }
     }
@@ -129,6 +133,15 @@ impl Paging {
         if let (Ok((fault, _)), Some(pager)) = (Fault::read_from_prefix(&entry.data), &self.state().pager) {
             // The pager ends when the device does, which waits for no answer then.
             let _ = pager.questions.send(fault);
+        }
+    }
+
+    /// Another process has ended, or runs another program: whatever has its number now is not what was registered.
+    pub(crate) fn forget_process(&self, process: u32) {
+        let all: Vec<_> = self.state().regions.values().cloned().collect();
+        for region in all.iter().filter(|region| region.is_of(process)) {
+            // One of several keys is there as often, and ends once. A device that is gone reaches nothing.
+            let _ = region.end();
         }
     }
 

@@ -180,12 +180,17 @@ impl Keys {
     /// A number for a new key, or `None` when the device has none left.
     pub(crate) fn insert(&mut self, owner: u16, key: Key) -> Option<u32> {
         let entries = key.translation.count();
-        if self.entries + entries > ENTRIES_OF_ALL {
+        if !self.has_room(entries) {
             return None;
         }
         let index = self.table.insert(owner, key)?;
         self.entries += entries;
         Some(index)
+    }
+
+    /// Whether all keys may have so many more entries.
+    fn has_room(&self, more: usize) -> bool {
+        self.entries + more <= ENTRIES_OF_ALL
     }
 
     pub(crate) fn remove(&mut self, index: u32) -> Option<Key> {

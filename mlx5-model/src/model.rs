@@ -335,6 +335,7 @@ impl Model {
 
     /// Another process whose calls were made [here](crate::for_process) has ended: the device reaches its memory no more.
     pub fn forget_process(&self, process: i32) {
+        self.kernel.forget_process(process.cast_unsigned());
         self.device.memory().forget_process(process);
     }
 

@@ -3,25 +3,21 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::Range;
+use std::sync::Arc;
 
 use pollux_uverbs::Errno;
 use zerocopy::IntoBytes;
 
-use super::key::{self, LOG_PIECE, PIECES, Rights};
+use super::key::{self, Grant, LOG_PIECE, PIECES};
 use super::pages::{Pages, Reach};
+use super::{Answers, Paging};
 use crate::adapter::Adapter;
 use crate::mkey::destroy_key;
-
-/// Where keys are listed that the device may ask for.
-pub(super) trait Listing {
-    fn add(&self, index: u32) -> Result<(), Errno>;
-    fn remove(&self, index: u32);
-}
 
 /// Keys of an implicit region.
 #[derive(Debug)]
 pub(super) struct Implicit {
-    rights: Rights,
+    grant: Grant,
     reach: Reach,
     /// Index of the key for all of it.
     index: u32,
@@ -32,14 +28,14 @@ pub(super) struct Implicit {
 
 impl Implicit {
     /// The region, and its key.
-    pub(super) fn new(adapter: &Adapter, rights: Rights, reach: Reach) -> Result<(Self, u32), Errno> {
-        let (nowhere, nowhere_key) = key::nowhere(adapter, rights.pdn)?;
-        let made = key::of_pieces(adapter, rights, nowhere_key);
+    pub(super) fn new(adapter: &Adapter, grant: Grant, reach: Reach) -> Result<(Self, u32), Errno> {
+        let (nowhere, nowhere_key) = key::nowhere(adapter, grant.pdn)?;
+        let made = key::of_pieces(adapter, grant, nowhere_key);
         let (index, key) = made.inspect_err(|_| {
             // Nobody has it.
             let _ = destroy_key(adapter, nowhere);
         })?;
-        Ok((Self { rights, reach, index, nowhere, pieces: BTreeMap::new() }, key))
+        Ok((Self { grant, reach, index, nowhere, pieces: BTreeMap::new() }, key))
     }
 
     /// Indexes of the keys that the device may ask for.
@@ -47,13 +43,14 @@ impl Implicit {
         [self.nowhere, self.index].into_iter().chain(self.pieces.values().map(|pages| pages.index))
     }
 
-    /// Brings these bytes. Keys that it makes are listed.
+    /// Brings these bytes. `region`, which has this, answers for the keys that it makes.
     pub(super) fn bring(
         &mut self,
-        adapter: &Adapter,
-        listing: &dyn Listing,
+        paging: &Paging,
+        region: &Arc<dyn Answers>,
         bytes: &Range<u64>,
     ) -> Result<(), Errno> {
+        let adapter = &paging.adapter;
         if bytes.end > PIECES << LOG_PIECE {
             return Err(Errno::EFAULT);
         }
@@ -66,10 +63,10 @@ impl Implicit {
                 Entry::Vacant(place) => place,
             };
             let all = index << LOG_PIECE..(index + 1) << LOG_PIECE;
-            let (made, key) = key::of_pages(adapter, self.rights, all.start, 1 << LOG_PIECE)?;
+            let (made, key) = key::of_pages(adapter, self.grant, all.start, 1 << LOG_PIECE)?;
             let mut pages = Pages::new(made, self.reach, &all);
             let piece = key::piece(key, index);
-            let brought = pages.bring(adapter, bytes).and_then(|()| listing.add(made));
+            let brought = pages.bring(adapter, bytes).and_then(|()| paging.add(made, region));
             let brought = brought.and_then(|()| {
                 match adapter.firmware.queue.set_key_entries(self.index, index, piece.as_bytes()) {
                     true => Ok(()),
@@ -77,7 +74,7 @@ impl Implicit {
                 }
             });
             if let Err(errno) = brought {
-                listing.remove(made);
+                paging.remove(made, region.as_ref());
                 let _ = destroy_key(adapter, made);
                 return Err(errno);
             }

@@ -24,9 +24,9 @@ pub(super) const PIECES: u64 = 1 << (47 - LOG_PIECE);
 const NOWHERE_UNITS: u32 = 4;
 const NOWHERE_LOG_PAGE: u32 = 61;
 
-/// Whose keys they are, and what those allow.
+/// To whom keys are given, and what they allow.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rights {
+pub(super) struct Grant {
     pub(super) pdn: u32,
     pub(super) access: Access,
 }
@@ -35,13 +35,13 @@ pub(super) struct Rights {
 pub(super) type Made = (u32, u32);
 
 /// A key for the bytes from `start` on, of whose pages none is there.
-pub(super) fn of_pages(adapter: &Adapter, rights: Rights, start: u64, bytes: u64) -> Result<Made, Errno> {
+pub(super) fn of_pages(adapter: &Adapter, grant: Grant, start: u64, bytes: u64) -> Result<Made, Errno> {
     let pages = (start % PAGE).checked_add(bytes).ok_or(Errno::EINVAL)?.div_ceil(PAGE);
     if pages > PAGES_MAX {
         return Err(Errno::ENOMEM);
     }
     let units = pages.div_ceil(2) as u32;
-    let mut head = head(adapter, rights, access_mode::MTT, units);
+    let mut head = head(adapter, grant, access_mode::MTT, units);
     let context = CreateMkeyIn::MEMORY_KEY_MKEY_ENTRY.of_mut(&mut head);
     M::UMR_EN.set(context, 1);
     M::START_ADDR.set(context, start);
@@ -53,7 +53,7 @@ pub(super) fn of_pages(adapter: &Adapter, rights: Rights, start: u64, bytes: u64
 /// A key for any address, of whose pages none is ever there.
 pub(super) fn nowhere(adapter: &Adapter, pdn: u32) -> Result<Made, Errno> {
     let access = Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
-    let mut head = head(adapter, Rights { pdn, access }, access_mode::MTT, NOWHERE_UNITS);
+    let mut head = head(adapter, Grant { pdn, access }, access_mode::MTT, NOWHERE_UNITS);
     let context = CreateMkeyIn::MEMORY_KEY_MKEY_ENTRY.of_mut(&mut head);
     M::LENGTH64.set(context, 1);
     M::LOG_PAGE_SIZE.set(context, NOWHERE_LOG_PAGE & 0x1f);
@@ -62,8 +62,8 @@ pub(super) fn nowhere(adapter: &Adapter, pdn: u32) -> Result<Made, Errno> {
 }
 
 /// A key for all addresses in pieces of one size, all of them under `nowhere`.
-pub(super) fn of_pieces(adapter: &Adapter, rights: Rights, nowhere: u32) -> Result<Made, Errno> {
-    let mut head = head(adapter, rights, access_mode::KSM, PIECES as u32);
+pub(super) fn of_pieces(adapter: &Adapter, grant: Grant, nowhere: u32) -> Result<Made, Errno> {
+    let mut head = head(adapter, grant, access_mode::KSM, PIECES as u32);
     let context = CreateMkeyIn::MEMORY_KEY_MKEY_ENTRY.of_mut(&mut head);
     M::UMR_EN.set(context, 1);
     M::LENGTH64.set(context, 1);
@@ -78,12 +78,12 @@ pub(super) fn piece(key: u32, index: u64) -> Klm {
     Klm { byte_count: (1 << LOG_PIECE).into(), mkey: key.into(), address: (index << LOG_PIECE).into() }
 }
 
-fn head(adapter: &Adapter, rights: Rights, mode: u32, units: u32) -> [u8; CreateMkeyIn::BYTES] {
+fn head(adapter: &Adapter, grant: Grant, mode: u32, units: u32) -> [u8; CreateMkeyIn::BYTES] {
     let mut head = begin(opcode::CREATE_MKEY, 0, 0);
     CreateMkeyIn::PG_ACCESS.set(&mut head, 1);
     CreateMkeyIn::TRANSLATIONS_OCTWORD_ACTUAL_SIZE.set(&mut head, units);
     let context = CreateMkeyIn::MEMORY_KEY_MKEY_ENTRY.of_mut(&mut head);
-    set_rights(adapter, context, rights.pdn, rights.access);
+    set_rights(adapter, context, grant.pdn, grant.access);
     M::ACCESS_MODE_1_0.set(context, mode & 3);
     M::QPN.set(context, 0xff_ffff);
     M::TRANSLATIONS_OCTWORD_SIZE.set(context, units);

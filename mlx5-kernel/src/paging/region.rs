@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pollux_uverbs::Errno;
 use pollux_uverbs::abi::flags::Access;
 
-use super::implicit::{Implicit, Listing};
-use super::key::{self, Rights};
+use super::implicit::Implicit;
+use super::key::{self, Grant};
 use super::pages::{Pages, Reach};
 use super::{Answers, Paging};
 use crate::mkey::destroy_key;
@@ -31,6 +31,8 @@ pub(crate) struct Wanted {
 pub(crate) struct Region {
     paging: Arc<Paging>,
     wanted: Wanted,
+    /// Whose memory it is, if it is another process's.
+    process: Option<u32>,
     /// None once it has ended.
     keys: Mutex<Option<Keys>>,
 }
@@ -50,14 +52,15 @@ impl Region {
     /// `drivers/infiniband/core/umem_odp.c`, `ib_init_umem_odp`, `ib_umem_odp_alloc_implicit`.
     pub(crate) fn make(paging: &Arc<Paging>, wanted: Wanted) -> Result<(Arc<Self>, u32, u32), Errno> {
         let adapter = &paging.adapter;
-        let rights = Rights { pdn: wanted.pdn, access: wanted.access };
-        let reach = Reach { process: adapter.memory.caller(), rights: Umem::rights(wanted.access) };
+        let grant = Grant { pdn: wanted.pdn, access: wanted.access };
+        let process = adapter.memory.caller();
+        let reach = Reach { process, rights: Umem::rights(wanted.access) };
         let (keys, index, key) = if (wanted.start, wanted.bytes) == ALL {
             let huge = wanted.access.contains(Access::HUGETLB);
             if wanted.iova != 0 || huge || !adapter.caps.pages_all_memory() {
                 return Err(Errno::EINVAL);
             }
-            let (implicit, key) = Implicit::new(adapter, rights, reach)?;
+            let (implicit, key) = Implicit::new(adapter, grant, reach)?;
             (Keys::Implicit(implicit), key >> 8, key)
         } else {
             if wanted.bytes == 0 {
@@ -65,16 +68,17 @@ impl Region {
             }
             let end = wanted.start.checked_add(wanted.bytes).ok_or(Errno::EOVERFLOW)?;
             end.checked_next_multiple_of(PAGE).ok_or(Errno::EOVERFLOW)?;
-            let (index, key) = key::of_pages(adapter, rights, wanted.iova, wanted.bytes)?;
+            let (index, key) = key::of_pages(adapter, grant, wanted.iova, wanted.bytes)?;
             (Keys::Explicit(Pages::new(index, reach, &(wanted.start..end))), index, key)
         };
         let indexes: Vec<u32> = match &keys {
             Keys::Explicit(pages) => vec![pages.index],
             Keys::Implicit(implicit) => implicit.indexes().collect(),
         };
-        let region = Arc::new(Self { paging: Arc::clone(paging), wanted, keys: Mutex::new(Some(keys)) });
+        let region =
+            Arc::new(Self { paging: Arc::clone(paging), wanted, process, keys: Mutex::new(Some(keys)) });
         for index in indexes {
-            if let Err(errno) = region.add(index) {
+            if let Err(errno) = paging.add(index, &(Arc::clone(&region) as Arc<dyn Answers>)) {
                 let _ = region.end();
                 return Err(errno);
             }
@@ -97,25 +101,34 @@ impl Region {
         Umem::rights(self.wanted.access) == crate::device::Rights::ReadWrite
     }
 
-    /// Brings `bytes` bytes from `at` on, by the device's addresses.
+    /// Where the process has `bytes` bytes from `at` on, which are the device's addresses.
     ///
     /// # Errors
-    /// `EFAULT` where they are not in the region, or not mapped as its rights need it.
-    pub(crate) fn fetch(self: &Arc<Self>, at: u64, bytes: u64) -> Result<(), Errno> {
+    /// `EFAULT` where they are not in the region.
+    pub(crate) fn range(&self, at: u64, bytes: u64) -> Result<Range<u64>, Errno> {
         let Wanted { start, iova, bytes: all, .. } = self.wanted;
         let offset = at.checked_sub(iova).ok_or(Errno::EFAULT)?;
         let end = offset.checked_add(bytes).filter(|end| *end <= all).ok_or(Errno::EFAULT)?;
-        if bytes == 0 {
-            return Ok(());
-        }
-        self.bring(&(start + offset..start + end))
+        Ok(start + offset..start + end)
+    }
+
+    /// Brings those.
+    ///
+    /// # Errors
+    /// As [`range`](Self::range), or `EFAULT` where they are not mapped as the region's rights need it.
+    pub(crate) fn fetch(self: &Arc<Self>, at: u64, bytes: u64) -> Result<(), Errno> {
+        let range = self.range(at, bytes)?;
+        if range.is_empty() { Ok(()) } else { self.bring(&range) }
     }
 
     fn bring(self: &Arc<Self>, bytes: &Range<u64>) -> Result<(), Errno> {
         let adapter = &self.paging.adapter;
         match self.keys().as_mut() {
             Some(Keys::Explicit(pages)) => pages.bring(adapter, bytes),
-            Some(Keys::Implicit(implicit)) => implicit.bring(adapter, self, bytes),
+            Some(Keys::Implicit(implicit)) => {
+                let region = Arc::clone(self) as Arc<dyn Answers>;
+                implicit.bring(&self.paging, &region, bytes)
+            }
             None => Err(Errno::EFAULT),
         }
     }
@@ -134,28 +147,26 @@ impl Region {
             }
             None => return Ok(()),
         };
-        indexes.into_iter().for_each(|index| self.paging.remove(index, std::ptr::from_ref(self).cast()));
+        indexes.into_iter().for_each(|index| self.paging.remove(index, self));
         *place = None;
         Ok(())
     }
 }
 
 impl Answers for Region {
+    fn is_of(&self, process: u32) -> bool {
+        self.process == Some(process)
+    }
+
+    fn end(&self) -> Result<(), Errno> {
+        Self::end(self)
+    }
+
     fn answer(self: Arc<Self>, at: u64, bytes: u64) -> Result<(), Errno> {
         let Wanted { start, iova, .. } = self.wanted;
         // A page begins at the same place in both.
         let from = start.saturating_add(at.saturating_sub(iova));
         let end = start.saturating_add(at.saturating_add(bytes).saturating_sub(iova));
         self.bring(&(from..end))
-    }
-}
-
-impl Listing for Arc<Region> {
-    fn add(&self, index: u32) -> Result<(), Errno> {
-        self.paging.add(index, Arc::clone(self) as Arc<dyn Answers>)
-    }
-
-    fn remove(&self, index: u32) {
-        self.paging.remove(index, Arc::as_ptr(self).cast());
     }
 }

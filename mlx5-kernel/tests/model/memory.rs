@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use pollux_mlx5_abi::command::opcode as op;
 use pollux_mlx5_kernel::DoorProfile;
-use pollux_mlx5_model::DeviceConfig;
+use pollux_mlx5_model::{DeviceConfig, for_process};
 use pollux_uverbs::abi::flags::{Access, Advice};
 use pollux_uverbs::abi::ioctl_verbs::Sge;
-use pollux_uverbs::mr::{MrChange, MrRequest};
+use pollux_uverbs::mr::{Mr, MrChange, MrRequest};
 use pollux_uverbs::{Driver, Errno, PdHandle};
 
 use super::bench::{Bench, address, errno};
@@ -139,6 +139,7 @@ fn regions_on_demand_that_make_no_sense_are_refused() {
         errno(opened.context.advise_mr(pd, advice, true, &[piece]))
     };
     assert_eq!(advise(opened.pd, Advice::PREFETCH, 8193), Errno::EFAULT, "behind its end");
+    assert_eq!(advise(opened.pd, Advice::PREFETCH_NO_FAULT, 8193), Errno::EFAULT, "behind its end");
     assert_eq!(advise(opened.pd, Advice(9), 8192), Errno::EOPNOTSUPP);
     let other = opened.context.alloc_pd(Driver::none()).expect("a domain");
     assert_eq!(advise(other, Advice::PREFETCH, 8192), Errno::EPERM, "of another domain");
@@ -181,4 +182,31 @@ fn a_device_that_is_gone_is_let_go_with_its_regions_on_demand() {
     bench.device.remove();
     drop((opened, bench));
     assert!(device.upgrade().is_none(), "it is kept {} times", device.strong_count());
+}
+
+/// Whoever has the number of a process that has ended did not register anything.
+#[test]
+fn what_another_process_registered_on_demand_goes_with_it() {
+    let bench = paged_bench();
+    let opened = bench.open();
+    let zone = opened.zone(8192);
+    let (start, own) = (address(&zone), std::process::id());
+    let request =
+        MrRequest { pd: opened.pd, start, length: 8192, hca_va: start, access: WRITE | Access::ON_DEMAND };
+    let (kept, gone) =
+        (opened.register(&request), for_process(own.cast_signed(), || opened.register(&request)));
+    let advise = |mr: &Mr| {
+        let piece = Sge { addr: start, length: 8192, lkey: mr.lkey };
+        opened.context.advise_mr(opened.pd, Advice::PREFETCH, true, &[piece])
+    };
+    let (kept, gone) = (opened.must(kept), opened.must(gone));
+    opened.must(advise(&gone));
+    bench.kernel().forget_process(own);
+    assert_eq!(errno(advise(&gone)), Errno::EFAULT);
+    opened.must(advise(&kept));
+    for mr in [kept, gone] {
+        opened.context.dereg_mr(mr.handle).expect("gone");
+    }
+    drop(opened);
+    bench.close();
 }

@@ -20,7 +20,7 @@ use pollux_mlx5_abi::wqe::{
 use zerocopy::FromBytes;
 
 use super::translation::{Entries, Translation};
-use super::{Access, ENTRIES_OF_ALL, Key, KeyError, Keys, Refusal, Who, read, signature};
+use super::{Access, Key, KeyError, Keys, Refusal, Who, read, signature};
 use crate::device::bus::Bus;
 
 /// In `flags_pd`: a peer may make the key free; it covers all addresses. Source: Linux `include/linux/mlx5/mlx5_ifc.h`,
@@ -89,7 +89,7 @@ pub(crate) fn change(
             let kernels = who.kernel && keys.table().owner(name >> 8) == Some(0);
             let gives_addresses = entries.are_pages() && !kernels;
             let grows = entries.end().saturating_sub(old.translation.count());
-            if gives_addresses || grows > 0 && keys.entries + grows > ENTRIES_OF_ALL {
+            if gives_addresses || !keys.has_room(grows) {
                 return Err(Refusal::Bind);
             }
             Some(entries)
@@ -129,7 +129,7 @@ pub(crate) fn set_entries(keys: &mut Keys, index: u32, unit: u64, list: &[u8]) -
     let Some(key) = keys.table().get(index).filter(|key| kernels && key.changeable) else { return false };
     let Some(entries) = key.translation.entries(unit, list, key.units) else { return false };
     let grows = entries.end().saturating_sub(key.translation.count());
-    if keys.entries + grows > ENTRIES_OF_ALL {
+    if !keys.has_room(grows) {
         return false;
     }
     keys.replace(index, |key| key.translation.write(entries));
