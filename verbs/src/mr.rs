@@ -43,6 +43,11 @@ pub use piece::Piece;
 #[derive(Debug)]
 enum Memory {
     Zone(ManuallyDrop<Zone>),
+    /// A zone under the key of all memory, which stays registered as long.
+    Part {
+        zone: ManuallyDrop<Zone>,
+        _all: AllMemory,
+    },
     Device(Dm),
     /// Of another device or of whoever made it.
     Foreign,
@@ -54,8 +59,6 @@ enum Memory {
 struct Inner {
     pd: Pd,
     memory: Memory,
-    /// The region that it is a part of, whose keys it has.
-    under: Option<AllMemory>,
     handle: Option<MrHandle>,
     lkey: u32,
     rkey: u32,
@@ -150,26 +153,6 @@ impl Mr {
         pd: &Pd,
         memory: Memory,
         handle: Option<MrHandle>,
-        keys: (u32, u32),
-        address: u64,
-        bytes: usize,
-        access: Access,
-    ) -> Self {
-        Self::new(pd, memory, None, handle, keys, address, bytes, access)
-    }
-
-    /// A part of all memory.
-    fn made_under(under: &AllMemory, memory: Memory, keys: (u32, u32), address: u64, bytes: usize) -> Self {
-        let (pd, under) = (under.pd(), Some(under.clone()));
-        Self::new(pd, memory, under, None, keys, address, bytes, AllMemory::access())
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "all that a region is")]
-    fn new(
-        pd: &Pd,
-        memory: Memory,
-        under: Option<AllMemory>,
-        handle: Option<MrHandle>,
         (lkey, rkey): (u32, u32),
         address: u64,
         bytes: usize,
@@ -181,7 +164,6 @@ impl Mr {
         Self(Arc::new(Inner {
             pd,
             memory,
-            under,
             handle,
             lkey,
             rkey,
@@ -236,7 +218,7 @@ impl Mr {
 
     #[inline(always)]
     fn memory(&self) -> Shared {
-        let Memory::Zone(zone) = &self.0.memory else {
+        let (Memory::Zone(zone) | Memory::Part { zone, .. }) = &self.0.memory else {
             panic!("a region of {:?} is not read and written here", self.0.memory)
         };
         // SAFETY: the zone is mapped as long as the region; it is reached by this alone, and nobody has a reference there.
@@ -298,7 +280,7 @@ impl Mr {
     #[doc(alias = "ibv_rereg_mr")]
     pub fn reregister(&mut self, access: Option<Access>, pd: Option<&Pd>) -> Result<(), VerbsError> {
         let Some(inner) = Arc::get_mut(&mut self.0) else { return Err(IN_USE) };
-        if inner.under.is_some() {
+        if matches!(inner.memory, Memory::Part { .. }) {
             return Err(part());
         }
         let Some(handle) = inner.handle else { return Err(IN_USE) };
@@ -329,7 +311,7 @@ impl Mr {
     /// stays where it is for good.
     pub fn replace(&mut self, zone: Zone) -> Result<Zone, Box<(VerbsError, Option<Zone>)>> {
         let Some(inner) = Arc::get_mut(&mut self.0) else { return Err(Box::new((IN_USE, Some(zone)))) };
-        if inner.under.is_some() {
+        if matches!(inner.memory, Memory::Part { .. }) {
             return Err(Box::new((part(), Some(zone))));
         }
         let (Some(handle), Memory::Zone(place)) = (inner.handle, &mut inner.memory) else {
@@ -422,7 +404,7 @@ impl Inner {
         }
         Ok(match &mut self.memory {
             // SAFETY: once, by `ended`.
-            Memory::Zone(zone) => Some(unsafe { ManuallyDrop::take(zone) }),
+            Memory::Zone(zone) | Memory::Part { zone, .. } => Some(unsafe { ManuallyDrop::take(zone) }),
             _ => None,
         })
     }
@@ -459,7 +441,7 @@ impl Held<'_> {
 
     /// Copies its first bytes, of which it has so many; `false` where the process cannot read them.
     pub(crate) fn copy_first(&self, into: &mut [u8]) -> bool {
-        let is_host = matches!(self.mr.0.memory, Memory::Zone(_));
+        let is_host = matches!(self.mr.0.memory, Memory::Zone(_) | Memory::Part { .. });
         if is_host {
             self.mr.read(self.at, into);
         }

@@ -65,8 +65,8 @@ impl AllMemory {
     #[must_use]
     pub fn region(&self, zone: Zone) -> Mr {
         let (address, bytes) = (zone.base().as_ptr().addr() as u64, zone.bytes());
-        let memory = Memory::Zone(ManuallyDrop::new(zone));
-        Mr::made_under(self, memory, (self.0.key, self.0.key), address, bytes)
+        let memory = Memory::Part { zone: ManuallyDrop::new(zone), _all: self.clone() };
+        Mr::made(&self.0.pd, memory, None, (self.0.key, self.0.key), address, bytes, ACCESS)
     }
 
     /// Allocates zeroed memory as a region.
@@ -77,13 +77,5 @@ impl AllMemory {
         let mut zone = self.0.pd.context().reserve(bytes)?;
         zone.clear();
         Ok(self.region(zone))
-    }
-
-    pub(super) fn pd(&self) -> &Pd {
-        &self.0.pd
-    }
-
-    pub(super) const fn access() -> Access {
-        ACCESS
     }
 }
