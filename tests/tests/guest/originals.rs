@@ -10,6 +10,7 @@ mod across;
 mod by_address;
 mod figures;
 mod mlx5;
+mod paging;
 mod rping;
 mod rstream;
 mod rxe;

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use pollux_tests::program::Finished;
 
-use super::{Device, Meeting, Program, Within, run};
+use super::{Device, Meeting, Program, Within, paging, run};
 use crate::bed::{Drivers, FUNCTIONS, Pair, here, ibdev};
 
 /// The functions' devices. They stay to the end, since loading the drivers takes longer than a test.
@@ -56,6 +56,34 @@ fn rc_pingpong_with_itself() {
         let [first, _] = devices();
         super::pingpong(&Within { ours: first, theirs: first }, "rc_pingpong", &[4096], &["-c"]);
     }
+}
+
+/// Linux since 6.14 knows the scheme by which the cards ask for pages. Most pages are there before they are registered: those of all
+/// memory of a program are asked for.
+fn on_demand(swapped: bool, test: impl Fn(&dyn Meeting)) {
+    if here() && paging::is_had(&devices()[0], [6, 14], "ODP_SUPPORT_IMPLICIT") {
+        on_functions(swapped, test);
+    }
+}
+
+#[test]
+fn pingpongs_on_demand() {
+    on_demand(true, |meeting| {
+        super::pingpong(meeting, "rc_pingpong", &[4096, 20000], &["-c", "-o"]);
+        super::pingpong(meeting, "rc_pingpong", &[4096], &["-c", "-O"]);
+        super::pingpong(meeting, "rc_pingpong", &[4096], &["-o", "-P"]);
+        super::pingpong(meeting, "rc_pingpong", &[4096], &["-O", "-P"]);
+        super::pingpong(meeting, "srq_pingpong", &[4096], &["-q", "4", "-o"]);
+    });
+}
+
+#[test]
+fn perftest_on_demand() {
+    on_demand(false, |meeting| {
+        super::perftest(meeting, "send_bw", &[20000], &["--odp"], 2);
+        super::perftest(meeting, "write_bw", &[20000], &["--odp"], 1);
+        super::perftest(meeting, "read_bw", &[20000], &["--odp"], 1);
+    });
 }
 
 #[test]

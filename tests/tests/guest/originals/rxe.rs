@@ -6,7 +6,7 @@ use std::process::Command;
 
 use pollux_tests::program::Finished;
 
-use super::{Device, Meeting, Program, Within, by_address, listens, rping, rstream, run, udpong};
+use super::{Device, Meeting, Program, Within, by_address, listens, paging, rping, rstream, run, udpong};
 use crate::bed::{here, wait};
 
 /// Runs a test with both ends there.
@@ -33,6 +33,16 @@ fn rc_pingpong() {
 #[test]
 fn rc_pingpong_that_sleeps() {
     pingpong("rc_pingpong", &[1024], &["-e"]);
+}
+
+/// rxe has on-demand paging since Linux 6.15.
+#[test]
+fn pingpongs_on_demand() {
+    if here() && paging::is_had(&Device::new("rxe0"), [6, 15], "ODP_SUPPORT") {
+        pingpong("rc_pingpong", &[1024, 4096], &["-c", "-o"]);
+        pingpong("rc_pingpong", &[4096], &["-o", "-P"]);
+        perftest("send_bw", &[4096], &["--odp"], 2);
+    }
 }
 
 #[test]

@@ -172,7 +172,11 @@ pub(crate) fn all() -> Vec<Job> {
             tests: true,
             ..Job::default()
         },
-        Job { apps: ORIGINALS, ..tests!("originals-mlx5", "originals::mlx5::", CABLE, 480) },
+        Job {
+            apps: ORIGINALS,
+            with: &["on-demand-paging"],
+            ..tests!("originals-mlx5", "originals::mlx5::", CABLE, 480)
+        },
         tests!("mlx5-net", "net::", CABLE, 240),
         Job { records: true, ..tests!("mlx5-ib", "ib::", CABLE, 120) },
         tests!("mlx5-forward", "forward::", HOST, 240),
