@@ -16,6 +16,7 @@
 //! `mlx5_set_context`; `providers/mlx5/qp.c`, `post_send_db`; DPDK `drivers/common/mlx5/mlx5_common.c`,
 //! `mlx5_dev_uar_prepare`; Linux `drivers/infiniband/hw/mlx5/main.c`, `mlx5_ib_alloc_ucontext`, `uar_mmap`.
 
+use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use pollux_eal::barrier;
@@ -243,6 +244,8 @@ pub struct Uars {
     device: Arc<Device>,
     /// Those that are mapped.
     pages: Mutex<Vec<Weak<UarPage>>>,
+    /// So many are allocated; then queues share. As many as there are, where nobody says.
+    most: Option<NonZeroUsize>,
 }
 
 /// A doorbell page, for the queue that is to name it.
@@ -256,7 +259,13 @@ impl Uars {
     /// Of a device whose queues have no pages yet.
     #[must_use]
     pub fn new(device: &Arc<Device>) -> Self {
-        Self { device: Arc::clone(device), pages: Mutex::default() }
+        Self { device: Arc::clone(device), pages: Mutex::default(), most: None }
+    }
+
+    /// The same with at most so many pages, of the kind that is allocated one by one; queues that come after share those.
+    #[must_use]
+    pub fn limited(self, most: Option<NonZeroUsize>) -> Self {
+        Self { most, ..self }
     }
 
     /// The device.
@@ -275,7 +284,7 @@ impl Uars {
             return Ok(None);
         }
         let mut pages = locked(&self.pages);
-        match self.allocate(false) {
+        match self.one_more(&mut pages, false) {
             Ok(made) => Ok(Some(made.listed(&mut pages))),
             Err(error) => {
                 // The page of the fewest: each queue on it keeps a handle.
@@ -296,11 +305,11 @@ impl Uars {
             return Ok(None);
         }
         let mut pages = locked(&self.pages);
-        let mut made = self.allocate(blueflame && device.register_bytes > 0);
+        let mut made = self.one_more(&mut pages, blueflame && device.register_bytes > 0);
         if blueflame && let Err(error) = &made {
             // No write combining on this bus, or no page left.
             tracing::debug!(target: "pmd.common.mlx5", "{}: no BlueFlame page: {error}", device.name());
-            made = self.allocate(false);
+            made = self.one_more(&mut pages, false);
         }
         let error = match made {
             Ok(made) => {
@@ -334,6 +343,17 @@ impl Uars {
         };
         let doorbell = uar.page.doorbell(held, blueflame);
         shared(device, Some(uar.again()), error).map(|uar| Some((uar, doorbell)))
+    }
+
+    /// Allocates a page, if there may be one more.
+    fn one_more(&self, pages: &mut Vec<Weak<UarPage>>, blueflame: bool) -> Result<Uar, MlxError> {
+        match self.most {
+            Some(most) if living(pages).len() >= most.get() => Err(MlxError::Device {
+                device: self.device.name().to_owned(),
+                problem: format!("{most} doorbell pages are all that this context may have"),
+            }),
+            _ => self.allocate(blueflame),
+        }
     }
 
     fn allocate(&self, blueflame: bool) -> Result<Uar, MlxError> {

@@ -37,6 +37,8 @@ struct Way {
     peers: usize,
     /// Receives are what is posted, to the queue pair or to a shared queue.
     receives: Option<bool>,
+    /// They are linked, and posted as they stand.
+    linked: bool,
 }
 
 const PLAIN: Way = Way {
@@ -50,9 +52,10 @@ const PLAIN: Way = Way {
     signal_every: 32,
     peers: 1,
     receives: None,
+    linked: false,
 };
 
-const WAYS: [Way; 14] = [
+const WAYS: [Way; 15] = [
     PLAIN,
     Way { name: "inline off: from memory", inline: false, ..PLAIN },
     Way { name: "selective off: each signalled", signal_every: 1, ..PLAIN },
@@ -72,6 +75,7 @@ const WAYS: [Way; 14] = [
     Way { name: "fan-out, UD SEND 8 B: one queue pair, batch 32", bytes: 8, kind: QpKind::Ud, ..PLAIN },
     Way { name: "receives in lists of 32", receives: Some(false), ..PLAIN },
     Way { name: "receives one by one", receives: Some(false), batch: 1, ..PLAIN },
+    Way { name: "linked receives, 32 a record", receives: Some(false), linked: true, ..PLAIN },
     Way { name: "receives of a shared queue in lists of 32", receives: Some(true), ..PLAIN },
     Way { name: "receives of a shared queue one by one", receives: Some(true), batch: 1, ..PLAIN },
 ];
@@ -90,7 +94,7 @@ fn end(name: &str, plug: Cable) -> Result<End, Box<dyn Error>> {
     let pd = Pd::new(&context)?;
     let gid = context.gid(1, 0)?.ok_or("no GID")?.gid;
     let cq = Cq::new(&context, CqOptions::new(1024))?;
-    let mr = Mr::allocate(&pd, 4096, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
+    let mr = Mr::allocate(&pd, 8192, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
     Ok(End { model, pd, cq, gid, mr })
 }
 
@@ -137,6 +141,10 @@ fn spend(way: &Way) -> Result<Total, Box<dyn Error>> {
     let supply = |receivers: &mut [Qp], srq: &mut Option<Srq>, list: usize| -> Result<(), Box<dyn Error>> {
         let count = receivers.len();
         for at in 0..REQUESTS / list {
+            if way.linked {
+                receivers[at % count].post_linked(list as u32)?;
+                continue;
+            }
             let mut receives = match srq {
                 Some(srq) => srq.receives(),
                 None => receivers[at % count].receives().ok_or("no receives")?,
@@ -148,6 +156,9 @@ fn spend(way: &Way) -> Result<Total, Box<dyn Error>> {
         }
         Ok(())
     };
+    if way.linked {
+        receivers[0].link_receives(&far.mr, 64)?;
+    }
     let before = counted.model.ledger();
     supply(&mut receivers, &mut srq, if way.receives.is_some() { way.batch } else { 1 })?;
     let mut posted = 0;

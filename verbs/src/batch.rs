@@ -243,7 +243,7 @@ const FLUSH: PostError = PostError::Incomplete(
 const OUTSIDE: PostError =
     PostError::Incomplete("a piece that is not inside its memory region, or is longer than 2 GiB");
 
-const FOREIGN: PostError = PostError::Incomplete(
+pub(crate) const FOREIGN: PostError = PostError::Incomplete(
     "a memory region, window, buffer or address of another device, or of another context of the same one; make it of the queue's",
 );
 

@@ -1,6 +1,7 @@
 //! Devices: found, opened, asked what they are.
 #![expect(unsafe_code, reason = "devices are opened and memory is registered here, for all of the crate")]
 
+use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -62,13 +63,25 @@ pub struct Options {
     /// Pages between the process's addresses and those that the device is told. 0 but in tests, where a confusion of the two
     /// shall lead nowhere.
     pub address_shift_pages: u64,
+    /// The most doorbell pages (UARs) that its queues take; those that come after share registers, under a lock. Without a limit each
+    /// queue has a page to itself as long as the device has one, so that threads that post to queue pairs of their own do not
+    /// wait for each other. For programs of thousands of queue pairs, whose pages others would lack. Kernels before 5.7, and
+    /// rxe, have no such pages.
+    #[doc(alias = "MLX5_TOTAL_UUARS")]
+    pub doorbell_pages: Option<NonZeroUsize>,
     /// Where sysfs describes the device, for what older kernels do not tell otherwise.
     pub sysfs: Option<PathBuf>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { memory: Memory::ordinary(), socket: None, address_shift_pages: 0, sysfs: None }
+        Self {
+            memory: Memory::ordinary(),
+            socket: None,
+            address_shift_pages: 0,
+            doorbell_pages: None,
+            sysfs: None,
+        }
     }
 }
 
@@ -155,7 +168,7 @@ impl Context {
             Provider::Mlx5 => {
                 // SAFETY: it stays in this crate, whose objects are of one context and give way to their own memory alone.
                 let device = unsafe { Mlx5Device::open(channel, options.opening())? };
-                Side::Mlx5(Hca::new(device))
+                Side::Mlx5(Hca::new(device, options.doorbell_pages))
             }
             Provider::Rxe => Side::Rxe(Rxe::open(channel)?),
         };
@@ -178,7 +191,7 @@ impl Context {
             Provider::Mlx5 => {
                 // SAFETY: as in `open`.
                 let device = unsafe { Mlx5Device::import(channel, options.opening())? };
-                Side::Mlx5(Hca::new(device))
+                Side::Mlx5(Hca::new(device, options.doorbell_pages))
             }
             // Linux `drivers/infiniband/core/uverbs_std_types_device.c`, `UVERBS_METHOD_QUERY_CONTEXT`: a driver must know how.
             Provider::Rxe => {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::provider::mlx5::qp as mlx5_qp;
+use crate::provider::request::NO_RECEIVES;
 use crate::provider::{Ends, QueueBase, Side, each, each_its_own, rxe};
 use pollux_mlx5_common::key::Keys;
 use pollux_uverbs::QpHandle;
@@ -11,16 +12,21 @@ use pollux_uverbs::abi::queue_pair::{ModifyQp, QpDest, QueryQpResp};
 use pollux_uverbs::qp::QpHome;
 
 use crate::ah::Path;
-use crate::batch::{Batch, List, Receives};
+use crate::batch::{Batch, FOREIGN, List, Receives};
 use crate::cq::{COMPLETION_QUEUE, Cq};
 use crate::flow::{Rule, RuleId, Rules};
-use crate::mr::Attached;
+use crate::mr::{Attached, Mr};
 use crate::options::{QpOptions, QpSizes};
 use crate::pd::Pd;
 use crate::srq::Srq;
 use crate::view::{Errors, Listed, QpRecord};
 use crate::xrcd::Xrcd;
-use crate::{Context, Mtu, QpKind, VerbsError, state};
+use crate::{Context, Mtu, PostError, QpKind, VerbsError, state};
+
+/// A region that is too short for linked receives.
+const SHORT: PostError = PostError::Incomplete(
+    "a region shorter than the receives of the queue (Qp::sizes) times the bytes of each, or pieces of none or over 2 GiB",
+);
 
 pub(crate) mod ece;
 pub(crate) mod order;
@@ -588,6 +594,39 @@ impl Qp {
             Side::Rxe(qp) => List::Rxe(qp.receives()?),
         };
         Some(Receives::new(list, &mut self.attached))
+    }
+
+    /// Links the receive queue to a region, until the queue pair is reset: its entries are written here once, and posted by
+    /// [`post_linked`](Self::post_linked) as they stand. The region is cut from its start into as many pieces of `bytes` bytes as
+    /// [`sizes`](Self::sizes) says that there are receives. A completion of such a receive has its piece's index as
+    /// [`id`](crate::Wc::id): piece `id * bytes..(id + 1) * bytes` of the region holds the message (of datagrams, 40 bytes of
+    /// network header before it). The queue keeps the region. On rxe, whose kernel changes entries, each is written again.
+    ///
+    /// A piece may be overwritten as soon as it is posted again, so read it before.
+    ///
+    /// # Errors
+    /// A region that is too short or not the queue's; no receive queue of its own; receives are posted.
+    pub fn link_receives(&mut self, mr: &Mr, bytes: usize) -> Result<(), PostError> {
+        let pieces = self.sizes().receives as usize;
+        if pieces == 0 {
+            return Err(NO_RECEIVES);
+        }
+        let first = bytes.checked_mul(pieces).filter(|all| *all <= mr.bytes() && *all > 0);
+        let first = first.and_then(|_| mr.span(0..bytes)).ok_or(SHORT)?;
+        if !self.attached.keep(mr) {
+            return Err(FOREIGN);
+        }
+        each!(&mut self.side, qp => qp.link_receives(first.span()))
+    }
+
+    /// Posts the next `count` receives of a [linked](Self::link_receives) queue, of which the first after linking is piece 0, and
+    /// each further one the piece behind, around at the end. Hot: a store to memory, whatever `count` is.
+    ///
+    /// # Errors
+    /// The queue is not linked, or so many are not free: then none is posted.
+    #[inline(always)]
+    pub fn post_linked(&mut self, count: u32) -> Result<(), PostError> {
+        each!(&mut self.side, qp => qp.post_linked(count))
     }
 
     /// Turns the copying of small requests to the device off, or on again where it has a page for it.

@@ -18,7 +18,8 @@
 //! * batching: one doorbell for 1, 4 or 32 requests;
 //! * selective signalling: a completion for each request or for one of 32;
 //! * UD against RC fan-out: 32 peers behind one queue pair, or behind one each;
-//! * receives in lists: one record for 1 or 32 receives, of a queue pair or a shared queue.
+//! * receives in lists: one record for 1 or 32 receives, of a queue pair or a shared queue;
+//! * linked receives: entries that were written once, and are posted as they stand.
 //!
 //! `cargo run --release -p pollux-benches --bin verbs_post [-- ROW]`: all rows, or those whose name contains ROW.
 //! `verbs_post --trial [WORD]` is for `cargo xtask bench`: a line a figure whose name contains WORD, its name and its [`Trial`].
@@ -84,6 +85,8 @@ struct Row {
     peers: usize,
     /// Receives go through a shared queue.
     shared: bool,
+    /// Receives are linked to the region, and posted as they stand.
+    linked: bool,
     /// Completions that a call of poll takes at most.
     poll_most: usize,
 }
@@ -102,6 +105,7 @@ impl Row {
             blueflame: false,
             peers: 1,
             shared: false,
+            linked: false,
             poll_most: 64,
         };
         change(&mut row);
@@ -146,6 +150,12 @@ fn rows() -> Vec<Row> {
         }),
         Row::with("verbs_receive_single", "receives one by one", |row| {
             (row.operation, row.data, row.batch) = (Operation::Receive, Data::Buffer, 1);
+        }),
+        Row::with("verbs_receive_region", "receives into a region, in a list of 32", |row| {
+            (row.operation, row.data) = (Operation::Receive, Data::Region);
+        }),
+        Row::with("verbs_receive_linked", "linked: receives into a region, as they stand", |row| {
+            (row.operation, row.data, row.linked) = (Operation::Receive, Data::Region, true);
         }),
         Row::with("verbs_receive_shared", "receives of a shared queue, in a list of 32", |row| {
             (row.operation, row.data, row.shared) = (Operation::Receive, Data::Buffer, true);
@@ -241,6 +251,9 @@ impl Ours {
             senders.push(sender);
             receivers.push(receiver);
         }
+        if row.linked {
+            receivers[0].link_receives(&far.region, 64)?;
+        }
         let qpn = receivers[0].qpn();
         let addresses = if row.kind == QpKind::Ud {
             let each = |_| Ok((Ah::new(&near.pd, &Path::new(far.gid, 0))?, qpn));
@@ -287,14 +300,21 @@ impl Ours {
     }
 
     fn post_receives(&mut self) {
-        let Self { row, held, srq, receivers, .. } = self;
+        let Self { row, far, held, srq, receivers, .. } = self;
         for _ in 0..REQUESTS / row.batch {
+            if row.linked {
+                receivers[0].post_linked(row.batch as u32).expect("room for them");
+                continue;
+            }
             let mut receives = match srq {
                 Some(srq) => srq.receives(),
                 None => receivers[0].receives().expect("its own"),
             };
             for id in 0..row.batch {
-                receives.piece(id as u64, held.pop().expect("prepared"));
+                match row.data {
+                    Data::Region => receives.mr(id as u64, &far.region, id * 64..(id + 1) * 64),
+                    _ => receives.piece(id as u64, held.pop().expect("prepared")),
+                };
             }
             receives.ring().expect("room for them");
         }

@@ -15,6 +15,13 @@ pub(crate) struct Span {
     pub bytes: u32,
 }
 
+impl Span {
+    /// The piece of the same length that stands `index` pieces behind it.
+    pub(crate) fn after(self, index: u32) -> Self {
+        Self { address: self.address.wrapping_add(u64::from(index) * u64::from(self.bytes)), ..self }
+    }
+}
+
 /// What a device does with a piece of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
@@ -88,6 +95,24 @@ pub enum PostError {
     #[error("{0}")]
     Incomplete(&'static str),
 }
+
+/// A receive in a list, where entries are linked.
+pub(crate) const LINKED: PostError = PostError::Incomplete(
+    "a linked receive queue (Qp::link_receives): post by Qp::post_linked until it is reset",
+);
+
+/// Linked receives of a queue that has none.
+pub(crate) const NOT_LINKED: PostError =
+    PostError::Incomplete("no linked receive queue: call Qp::link_receives first");
+
+/// Receives of a queue pair that takes them from a shared queue, or takes none.
+pub(crate) const NO_RECEIVES: PostError =
+    PostError::Incomplete("a QP without a receive queue of its own: linked receives are posted to none else");
+
+/// Linking entries of which some are posted.
+pub(crate) const NOT_IDLE: PostError = PostError::Incomplete(
+    "a receive queue with posted receives: link it before the first, or when all are polled",
+);
 
 /// Transport of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

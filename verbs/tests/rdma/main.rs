@@ -6,6 +6,7 @@ mod data;
 mod errors;
 mod foreign;
 mod ledger;
+mod linked;
 mod memory;
 mod pages;
 mod paging;

@@ -1,10 +1,13 @@
 //! Doorbell pages: too few of them, and the registers of kernels that have no pages of their own.
 
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
 use pollux_mlx5_kernel::DoorProfile;
 use pollux_mlx5_model::Model;
-use pollux_verbs::{CompletionChannel, Cq, CqOptions, Mr, QpKind, QpOptions, WcStatus};
+use pollux_verbs::{CompletionChannel, Cq, CqOptions, Mr, Options, QpKind, QpOptions, WcStatus};
 
-use crate::rig::{End, Rig, all_rights};
+use crate::rig::{End, Rig, Side, all_rights, connect};
 
 fn options() -> QpOptions {
     QpOptions::new(QpKind::Rc).depth(64, 4).inline(32)
@@ -69,6 +72,24 @@ fn queue_pairs_on_many_threads_share_registers_when_pages_run_out() {
         let mut ends = [rig.pair(&options())];
         write(&rig, &mut ends);
     }
+}
+
+/// A context that may have one page leaves the other to the next, whose queues would find none.
+#[test]
+fn a_context_takes_no_more_pages_than_it_may() {
+    let own = pages_of_the_kernel();
+    let rig = Rig::on(true, |builder| builder.traits(|traits| traits.uars = own + 2));
+    let limit = Options { doorbell_pages: NonZeroUsize::new(1), ..Options::default() };
+    let few = Side::with(Arc::clone(&rig.near.model), limit);
+    let mut ends: Vec<_> = (0..4)
+        .map(|_| {
+            let (mut near, mut far) = (few.end(&options()), rig.far.end(&options()));
+            connect(&mut near, &mut far);
+            (near, far)
+        })
+        .collect();
+    ends.push(rig.pair(&options()));
+    write(&rig, &mut ends);
 }
 
 /// The kernel has 127 registers that one queue pair each gets; further ones get the first, which is on a page that is, or may

@@ -33,8 +33,12 @@ impl Side {
 
     /// With a context of its own on a card that others may have open too.
     pub(crate) fn over(model: Arc<Model>) -> Self {
+        Self::with(model, Options::default())
+    }
+
+    pub(crate) fn with(model: Arc<Model>, options: Options) -> Self {
         // The device knows memory by other addresses than the process does, so a confusion of the two leads nowhere.
-        let options = Options { address_shift_pages: 7, ..Options::default() };
+        let options = Options { address_shift_pages: 7, ..options };
         let context = Context::open(model.open(), Provider::Mlx5, options).expect("a context");
         let pd = Pd::new(&context).expect("a domain");
         let buffers = Buffers::new(&pd, 64, 8192).expect("buffers");

@@ -181,6 +181,8 @@ pub(crate) const PLAN: &[Plan] = &[
     verbs("verbs_fan_ud"),
     verbs("verbs_receive"),
     verbs("verbs_receive_single"),
+    verbs("verbs_receive_region"),
+    verbs("verbs_receive_linked"),
     verbs("verbs_receive_shared"),
     verbs("verbs_receive_shared_single"),
 ];

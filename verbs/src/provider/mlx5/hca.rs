@@ -1,5 +1,6 @@
 //! An open device and the names that its queues have in completions.
 
+use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pollux_mlx5_abi::kernel::context::{self, PdAnswer};
@@ -61,10 +62,10 @@ impl Drop for Index {
 }
 
 impl Hca {
-    /// Over an open device.
+    /// Over an open device, with at most so many doorbell pages.
     #[must_use]
-    pub(crate) fn new(device: Arc<Device>) -> Self {
-        let uars = Arc::new(Uars::new(&device));
+    pub(crate) fn new(device: Arc<Device>, pages: Option<NonZeroUsize>) -> Self {
+        let uars = Arc::new(Uars::new(&device).limited(pages));
         Self { device, uars, indices: Arc::default() }
     }
 

@@ -291,7 +291,7 @@ impl Poller {
                 // The entry names the receive queue of a raw queue pair, which has a number of its own.
                 let own = match &mut target.recv {
                     Receiver::Own(recv) => recv
-                        .find(counter)
+                        .find_receive(counter)
                         .map(|note| (note.id, From::Own(recv.take(&note), note.extra), target.number)),
                     Receiver::Shared(recv) => {
                         recv.claim(counter).map(|claim| (claim.id, From::Shared(claim), number))

@@ -19,6 +19,7 @@ pub(crate) mod track;
 mod window;
 
 use crate::mr::Piece;
+use crate::provider::request::NO_RECEIVES;
 
 use pollux_eal::region::Zone;
 use pollux_mlx5_abi::wqe::{AddressVector, BLOCK_BYTES, Completion, InlineHeader};
@@ -211,6 +212,23 @@ impl Poster {
         self.keys.follow();
         let Self { ring, recv_ring, recv, keys, .. } = self;
         Some(Receives::begin(recv.as_mut()?, keys, ring.record(), recv_ring))
+    }
+
+    /// Links the entries of its own receive queue to pieces one after the other, the first of which is `first`.
+    ///
+    /// # Errors
+    /// There is no such queue, or receives are posted.
+    pub(crate) fn link_receives(&mut self, first: Span) -> Result<(), PostError> {
+        self.recv_ring.link(self.recv.as_mut().ok_or(NO_RECEIVES)?, first)
+    }
+
+    /// Posts linked receives.
+    ///
+    /// # Errors
+    /// They are not linked, or there is no room.
+    #[inline(always)]
+    pub(crate) fn post_linked(&mut self, count: u32) -> Result<(), PostError> {
+        receive::post_linked(self.recv.as_mut().ok_or(NO_RECEIVES)?, self.ring.record(), count)
     }
 
     /// Whether no more than `taken` blocks before block `at` are under way. Hot: a comparison, and a load when that says no.

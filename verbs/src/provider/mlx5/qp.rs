@@ -26,7 +26,7 @@ use super::poll::Poller;
 use super::poll::home::{Home, Message};
 use super::poll::target::{Receiver, Target, serial};
 use super::post::track::{Consumer, Producer, track};
-use super::post::{Batch, Kind, Layout, Limits, Opening, Parts, Poster, headers};
+use super::post::{Batch, Kind, Layout, Limits, Opening, Parts, PostError, Poster, Span, headers};
 use super::srq::Srq;
 use crate::mr::Piece;
 use crate::options::{QpOptions, QpSizes};
@@ -354,6 +354,15 @@ impl Qp {
             Some(poster) => poster,
             None => unreachable!("it is there until the queue pair is dropped"),
         }
+    }
+
+    pub(crate) fn link_receives(&mut self, first: Span) -> Result<(), PostError> {
+        self.poster().link_receives(first)
+    }
+
+    #[inline(always)]
+    pub(crate) fn post_linked(&mut self, count: u32) -> Result<(), PostError> {
+        self.poster().post_linked(count)
     }
 
     /// Begins a batch of sends.

@@ -19,7 +19,7 @@ use super::track::Track;
 use super::written::Written;
 use crate::VerbsError;
 use crate::options::{QpOptions, QpSizes};
-use crate::provider::request::Kind;
+use crate::provider::request::{Kind, LINKED, NO_RECEIVES, NOT_IDLE, NOT_LINKED, PostError, Span};
 use crate::provider::{Ends, QueueBase};
 use crate::view::Gauge;
 
@@ -38,6 +38,7 @@ pub(crate) struct Qp {
     pub(super) sends: Arc<Mutex<Track>>,
     pub(super) written: Box<Written>,
     receives: Option<Arc<Mutex<Track>>>,
+    linked: Option<Linked>,
     send_cq: Arc<CqCore>,
     recv_cq: Arc<CqCore>,
     srq: Option<Arc<SrqCore>>,
@@ -48,6 +49,14 @@ impl std::fmt::Debug for Qp {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Qp").field("number", &self.number).field("kind", &self.kind).finish_non_exhaustive()
     }
+}
+
+/// Where linked receives go.
+#[derive(Clone, Copy, Debug)]
+struct Linked {
+    first: Span,
+    /// The piece that is posted next.
+    next: u32,
 }
 
 impl Rxe {
@@ -128,6 +137,7 @@ impl Rxe {
             sends,
             written: Box::default(),
             receives,
+            linked: None,
             send_cq: Arc::clone(send_cq),
             recv_cq: Arc::clone(recv_cq),
             srq: srq.cloned(),
@@ -170,13 +180,54 @@ impl Qp {
     }
 
     pub(crate) fn receives(&mut self) -> Option<Receives<'_>> {
+        let refused = self.linked.is_some().then_some(LINKED);
+        self.list(refused)
+    }
+
+    fn list(&mut self, refused: Option<PostError>) -> Option<Receives<'_>> {
         let (queue, track) = (self.receive_queue.as_ref()?, self.receives.as_ref()?);
-        Some(Receives::new(Target {
+        let target = Target {
             queue,
             notes: Notes::InOrder(track),
             keys: &mut self.keys,
             pieces: self.room.recv_pieces,
-        }))
+        };
+        Some(Receives::new(target, refused))
+    }
+
+    /// Links its receives to pieces one after the other, the first of which is `first`.
+    ///
+    /// # Errors
+    /// There is no receive queue, or receives are posted.
+    pub(crate) fn link_receives(&mut self, first: Span) -> Result<(), PostError> {
+        let track = self.receives.as_ref().ok_or(NO_RECEIVES)?;
+        if track.lock().unwrap_or_else(PoisonError::into_inner).len() > 0 {
+            return Err(NOT_IDLE);
+        }
+        self.linked = Some(Linked { first, next: 0 });
+        Ok(())
+    }
+
+    /// Posts linked receives. The kernel counts down in entries as it fills them, so they are written again.
+    ///
+    /// # Errors
+    /// They are not linked, or there is no room.
+    pub(crate) fn post_linked(&mut self, count: u32) -> Result<(), PostError> {
+        let Linked { first, mut next } = self.linked.ok_or(NOT_LINKED)?;
+        let pieces = self.room.receives;
+        let track = self.receives.as_ref().ok_or(NO_RECEIVES)?;
+        let posted = track.lock().unwrap_or_else(PoisonError::into_inner).len();
+        if posted + count as usize > pieces as usize {
+            return Err(PostError::Full);
+        }
+        let mut list = self.list(None).ok_or(NO_RECEIVES)?;
+        for _ in 0..count {
+            list.span(u64::from(next), first.after(next));
+            next = (next + 1) % pieces;
+        }
+        list.ring()?;
+        self.linked = Some(Linked { first, next });
+        Ok(())
     }
 
     /// Tells the kernel that entries are there.
@@ -189,6 +240,7 @@ impl Qp {
 
     /// The kernel forgot what was posted: the memory goes home.
     pub(crate) fn was_reset(&mut self) {
+        self.linked = None;
         self.clear();
     }
 

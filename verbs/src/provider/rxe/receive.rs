@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use crate::provider::request::{PostError, Use};
+use crate::provider::request::{PostError, Span, Use};
 use pollux_mlx5_common::key::Keys;
 use zerocopy::IntoBytes;
 
@@ -66,9 +66,10 @@ impl std::fmt::Debug for Receives<'_> {
 }
 
 impl<'q> Receives<'q> {
-    pub(super) fn new(target: Target<'q>) -> Self {
+    /// A list that is not posted if there is a reason by now: `refused`.
+    pub(super) fn new(target: Target<'q>, refused: Option<PostError>) -> Self {
         target.keys.follow();
-        Self { target, waiting: Vec::new(), failed: None }
+        Self { target, waiting: Vec::new(), failed: refused }
     }
 
     fn fail(&mut self, error: PostError) {
@@ -109,7 +110,11 @@ impl<'q> Receives<'q> {
     }
 
     pub(crate) fn lasting(&mut self, id: u64, held: &Held) {
-        let span = held.span();
+        self.span(id, held.span());
+    }
+
+    /// A receive into memory that the queue keeps.
+    pub(super) fn span(&mut self, id: u64, span: Span) {
         let sge = Sge { addr: span.address, length: span.bytes, lkey: span.lkey };
         self.add(Note { id, pieces: Vec::new() }, vec![sge]);
     }

@@ -120,11 +120,12 @@ impl Poster {
     }
 
     pub(crate) fn receives(&mut self) -> Receives<'_> {
-        Receives::new(Target {
+        let target = Target {
             queue: &self.queue,
             notes: Notes::AnyOrder(&self.core.places),
             keys: &mut self.keys,
             pieces: self.pieces,
-        })
+        };
+        Receives::new(target, None)
     }
 }

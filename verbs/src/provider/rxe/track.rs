@@ -64,6 +64,11 @@ impl Track {
         self.capacity.saturating_sub(self.notes.len())
     }
 
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.notes.len()
+    }
+
     /// Number of the next one.
     pub(super) fn next(&self) -> u64 {
         self.first + self.notes.len() as u64

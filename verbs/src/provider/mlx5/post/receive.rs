@@ -10,6 +10,7 @@ use pollux_mlx5_abi::wqe::{Data, INVALID_LKEY, SEGMENT_BYTES};
 use super::track::Producer;
 use super::{PostError, Span, Use};
 use crate::mr::{Held, Piece};
+use crate::provider::request::{LINKED, NOT_IDLE, NOT_LINKED};
 use pollux_mlx5_common::dbrec::{DoorbellRecord, FIRST};
 use pollux_mlx5_common::key::Keys;
 
@@ -27,6 +28,22 @@ struct Place {
     log: u8,
     /// Pieces of an entry.
     pieces: u32,
+}
+
+impl Place {
+    /// Writes segment `at` of the entry that is posted as number `index`, which is not posted yet.
+    #[inline(always)]
+    fn write(self, index: u32, at: u32, data: Data) {
+        let Self { base, log, pieces } = self;
+        debug_assert!(at < pieces, "a segment of another entry");
+        let entry = (index & ((1 << log) - 1)) as usize;
+        let segment = entry * pieces as usize + at as usize;
+        // SAFETY: `at` is below the pieces of an entry, and the masked index below the entries that fill the ring; the entry
+        // is not posted.
+        let place = unsafe { base.add(segment * SEGMENT_BYTES) };
+        // SAFETY: as above.
+        unsafe { place.cast::<[u64; 2]>().write(zerocopy::transmute!(data)) };
+    }
 }
 
 // SAFETY: the memory is the zone's, which belongs to no thread.
@@ -78,8 +95,59 @@ impl<'q> Receives<'q> {
             recv.drop_kept();
         }
         let (room, at) = (recv.places() - 1, recv.posted());
-        Self { recv, keys, record, ring: ring.place, room, at, failed: None }
+        let failed = recv.is_linked().then_some(LINKED);
+        Self { recv, keys, record, ring: ring.place, room, at, failed }
     }
+}
+
+impl ReceiveRing {
+    /// Writes every entry for good: the entry at place `k` is filled at the `k`-th piece behind `first`.
+    ///
+    /// # Errors
+    /// Some are posted.
+    pub(in crate::provider::mlx5) fn link(
+        &mut self,
+        recv: &mut Producer<Piece>,
+        first: Span,
+    ) -> Result<(), PostError> {
+        if !recv.link() {
+            return Err(NOT_IDLE);
+        }
+        for index in 0..1 << self.place.log {
+            let span = first.after(index);
+            self.place.write(index, 0, Data::new(span.bytes, span.lkey, span.address));
+            if self.place.pieces > 1 {
+                self.place.write(index, 1, Data::new(0, INVALID_LKEY, 0));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Posts the next `count` entries as they stand, with one store to the record.
+///
+/// # Errors
+/// They are not linked, or so many are not free; then none is posted.
+#[inline(always)]
+pub(in crate::provider::mlx5) fn post_linked(
+    recv: &mut Producer<Piece>,
+    record: &mut DoorbellRecord,
+    count: u32,
+) -> Result<(), PostError> {
+    if !recv.is_linked() {
+        return Err(NOT_LINKED);
+    }
+    let places = recv.places();
+    let end = recv.posted().wrapping_add(count);
+    if count > places || !recv.is_free(end, places) {
+        return Err(PostError::Full);
+    }
+    if count != 0 {
+        recv.commit(end, count);
+        barrier::to_device();
+        record.store(FIRST, end & 0xffff);
+    }
+    Ok(())
 }
 
 impl Receives<'_> {
@@ -155,14 +223,7 @@ impl Receives<'_> {
 
     #[inline(always)]
     fn write(&mut self, at: u32, data: Data) {
-        let Place { base, log, pieces } = self.ring;
-        let entry = (self.at & ((1 << log) - 1)) as usize;
-        let segment = entry * pieces as usize + at as usize;
-        // SAFETY: `at` is below the pieces of an entry, and the masked index below the entries that fill the ring; the entry
-        // is not posted.
-        let place = unsafe { base.add(segment * SEGMENT_BYTES) };
-        // SAFETY: as above.
-        unsafe { place.cast::<[u64; 2]>().write(zerocopy::transmute!(data)) };
+        self.ring.write(self.at, at, data);
     }
 
     /// Posts them all, with one store to the record. How many they were.

@@ -49,6 +49,8 @@ struct Track<T> {
     /// Done in all. Written by the side that takes.
     done: Counts,
     let_go: AtomicBool,
+    /// Entries have no notes: each is one place without tokens, called by where it stands in the ring.
+    linked: AtomicBool,
 }
 
 // SAFETY: a place is written by the producer while it is not posted, and read by the consumer while it is; see `Producer`.
@@ -131,6 +133,7 @@ pub(crate) fn track<T>(log: u8, token_log: u8) -> (Producer<T>, Consumer<T>) {
         posted: Posted::default(),
         done: Counts::default(),
         let_go: AtomicBool::new(false),
+        linked: AtomicBool::new(false),
     });
     (
         Producer { track: Arc::clone(&track), posted: 0, tokens: 0, kept: 0, done: 0, requests: 0 },
@@ -247,6 +250,22 @@ impl<T> Producer<T> {
         self.track.posted.places.store(to, Ordering::Release);
     }
 
+    /// Entries have no notes from now on. `false`: some are posted that have.
+    pub(crate) fn link(&mut self) -> bool {
+        let is_idle = self.posted == self.done() && !self.has_kept();
+        if is_idle {
+            // Seen by the consumer with the first that is committed after.
+            self.track.linked.store(true, Ordering::Relaxed);
+        }
+        is_idle
+    }
+
+    /// Whether entries have no notes.
+    #[inline(always)]
+    pub(crate) fn is_linked(&self) -> bool {
+        self.track.linked.load(Ordering::Relaxed)
+    }
+
     /// Says that the device has no more to do with any of it.
     pub(crate) fn let_go(&self) {
         self.track.let_go.store(true, Ordering::Release);
@@ -254,20 +273,41 @@ impl<T> Producer<T> {
 }
 
 impl<T> Consumer<T> {
-    /// The entry that the device calls by the low 16 bits of its start, if one that is posted begins there.
+    /// Where the entry begins that the device calls by the low 16 bits of that, if it is posted.
     #[inline(always)]
-    pub(crate) fn find(&self, counter: u16) -> Option<Note> {
+    fn start(&self, counter: u16) -> Option<u32> {
         let done = self.track.done.places.load(Ordering::Relaxed);
         let ahead = u32::from(counter.wrapping_sub(done as u16));
         // Acquire pairs with the Release in `commit`.
         let posted = self.track.posted.places.load(Ordering::Acquire);
-        if ahead >= posted.wrapping_sub(done) {
-            return None;
-        }
-        let start = done.wrapping_add(ahead);
+        (ahead < posted.wrapping_sub(done)).then(|| done.wrapping_add(ahead))
+    }
+
+    /// The entry that the device calls by the low 16 bits of its start, if one that is posted begins there.
+    #[inline(always)]
+    pub(crate) fn find(&self, counter: u16) -> Option<Note> {
+        let start = self.start(counter)?;
+        self.noted(start)
+    }
+
+    #[inline(always)]
+    fn noted(&self, start: u32) -> Option<Note> {
         // SAFETY: posted, so the producer does not write there until it is done.
         let note = unsafe { *self.track.note(start) };
         (note.start == start).then_some(note)
+    }
+
+    /// The same of receives, which may be [linked](Producer::link).
+    #[inline(always)]
+    pub(crate) fn find_receive(&self, counter: u16) -> Option<Note> {
+        let start = self.start(counter)?;
+        // After the count was acquired: what is posted behind it was linked before.
+        if !self.track.linked.load(Ordering::Relaxed) {
+            return self.noted(start);
+        }
+        let id = start as usize & (self.track.notes.len() - 1);
+        let tokens = self.track.done.tokens.load(Ordering::Relaxed);
+        Some(Note { id: id as u64, start, end: start.wrapping_add(1), tokens, extra: tokens })
     }
 
     /// The tokens of all entries up to `note`'s, which is done.
