@@ -25,6 +25,8 @@ pub(crate) struct Caps {
     encapsulates: bool,
     receive: [u8; FlowTableProperties::BYTES],
     transmit: [u8; FlowTableProperties::BYTES],
+    receive_sniffer: [u8; FlowTableProperties::BYTES],
+    transmit_sniffer: [u8; FlowTableProperties::BYTES],
 }
 
 impl Caps {
@@ -52,14 +54,35 @@ impl Caps {
         };
         let paging = if has(GeneralCaps::PG) { block(firmware, kind::ODP)? } else { Box::new(OdpCaps::ZERO) };
         let (mut receive, mut transmit) = (FlowTableProperties::ZERO, FlowTableProperties::ZERO);
+        let (mut receive_sniffer, mut transmit_sniffer) =
+            (FlowTableProperties::ZERO, FlowTableProperties::ZERO);
         let mut encapsulates = false;
         if has(GeneralCaps::NIC_FLOW_TABLE) {
             let steering: Box<[u8; FlowTableNicCaps::BYTES]> = block(firmware, kind::FLOW_TABLE)?;
             receive = FlowTableNicCaps::FLOW_TABLE_PROPERTIES_NIC_RECEIVE.get(&steering);
             transmit = FlowTableNicCaps::FLOW_TABLE_PROPERTIES_NIC_TRANSMIT.get(&steering);
             encapsulates = FlowTableNicCaps::ENCAP_GENERAL_HEADER.is_set(&steering);
+            // TIRs of programs must be allowed in those tables. Source: Linux `drivers/infiniband/hw/mlx5/fs.c`, `get_flow_table`.
+            if FlowTableNicCaps::ALLOW_SNIFFER_AND_NIC_RX_SHARED_TIR.is_set(&steering) {
+                receive_sniffer = FlowTableNicCaps::FLOW_TABLE_PROPERTIES_NIC_RECEIVE_SNIFFER.get(&steering);
+                transmit_sniffer =
+                    FlowTableNicCaps::FLOW_TABLE_PROPERTIES_NIC_TRANSMIT_SNIFFER.get(&steering);
+            }
         }
-        Ok(Self { general, ethernet, roce, qos, atomic, memory, paging, encapsulates, receive, transmit })
+        Ok(Self {
+            general,
+            ethernet,
+            roce,
+            qos,
+            atomic,
+            memory,
+            paging,
+            encapsulates,
+            receive,
+            transmit,
+            receive_sniffer,
+            transmit_sniffer,
+        })
     }
 
     pub(crate) fn general(&self, field: Field<{ GeneralCaps::BYTES }>) -> u32 {
@@ -140,6 +163,15 @@ impl Caps {
 
     pub(crate) fn transmit(&self) -> &[u8; FlowTableProperties::BYTES] {
         &self.transmit
+    }
+
+    /// What steering of copies for sniffers can do; nothing where rules of programs may not lead there.
+    pub(crate) fn receive_sniffer(&self) -> &[u8; FlowTableProperties::BYTES] {
+        &self.receive_sniffer
+    }
+
+    pub(crate) fn transmit_sniffer(&self) -> &[u8; FlowTableProperties::BYTES] {
+        &self.transmit_sniffer
     }
 
     /// What rules of receive steering can match.

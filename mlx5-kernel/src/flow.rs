@@ -194,8 +194,25 @@ fn rules(
             }
             Ok(rules)
         }
-        // A device that copies what others take has tables of its own for that; none is known to lead to TIRs of programs.
-        FlowType::SNIFFER => Err(Errno::EOPNOTSUPP),
+        // What the rule itself says does not matter: a copy of all that the port receives and sends.
+        FlowType::SNIFFER => {
+            if egress {
+                return Err(Errno::EINVAL);
+            }
+            let copies = |direction| Rule {
+                direction,
+                place: 0,
+                enable: 0,
+                mask: Box::new([0; 512]),
+                value: Box::new([0; 512]),
+                tag: None,
+                action: 0,
+                targets: vec![Target::Tir(tirn)],
+                counter: None,
+                changes: Vec::new(),
+            };
+            Ok(vec![copies(Direction::ReceiveCopy), copies(Direction::SendCopy)])
+        }
         _ => Err(Errno::EINVAL),
     }
 }

@@ -49,6 +49,9 @@ pub(crate) type Match = [u8; MatchParameters::BYTES];
 pub(crate) enum Direction {
     Receive,
     Send,
+    /// Copies for sniffers, of what the port receives and of what it sends.
+    ReceiveCopy,
+    SendCopy,
 }
 
 impl Direction {
@@ -57,6 +60,8 @@ impl Direction {
         match self {
             Self::Receive => kind::NIC_RX,
             Self::Send => kind::NIC_TX,
+            Self::ReceiveCopy => kind::SNIFFER_RX,
+            Self::SendCopy => kind::SNIFFER_TX,
         }
     }
 }
@@ -146,6 +151,7 @@ pub(crate) struct Steering {
     tables: BTreeMap<(Direction, u16), Table>,
     receive: Limits,
     send: Limits,
+    copies: [Limits; 2],
 }
 
 /// What entries of a table may do to packets. Source: Linux `drivers/infiniband/hw/mlx5/fs.c`, `get_flow_table`, and
@@ -180,6 +186,7 @@ impl Limits {
                     reformat: P::REFORMAT_L3_TUNNEL_TO_L2.is_set(block),
                 },
                 Direction::Send => TableFlags { decapsulate: false, reformat: P::REFORMAT.is_set(block) },
+                Direction::ReceiveCopy | Direction::SendCopy => TableFlags::default(),
             },
         }
     }
@@ -191,6 +198,10 @@ impl Steering {
             tables: BTreeMap::new(),
             receive: Limits::new(Direction::Receive, caps.receive()),
             send: Limits::new(Direction::Send, caps.transmit()),
+            copies: [
+                Limits::new(Direction::ReceiveCopy, caps.receive_sniffer()),
+                Limits::new(Direction::SendCopy, caps.transmit_sniffer()),
+            ],
         }
     }
 
@@ -203,6 +214,8 @@ impl Steering {
         match direction {
             Direction::Receive => self.receive,
             Direction::Send => self.send,
+            Direction::ReceiveCopy => self.copies[0],
+            Direction::SendCopy => self.copies[1],
         }
     }
 

@@ -21,17 +21,20 @@ pub enum Ability {
     Signatures,
     /// [`Traits::mpls`].
     Mpls,
+    /// [`Traits::sniffer`].
+    Sniffer,
 }
 
 impl Ability {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::OnDemandPaging,
         Self::PaddedCompletions,
         Self::Hairpin,
         Self::DynamicConnections,
         Self::Signatures,
         Self::Mpls,
+        Self::Sniffer,
     ];
 
     fn word(self) -> &'static str {
@@ -42,6 +45,7 @@ impl Ability {
             Self::DynamicConnections => "dynamic-connections",
             Self::Signatures => "signatures",
             Self::Mpls => "mpls",
+            Self::Sniffer => "sniffer",
         }
     }
 
@@ -54,6 +58,7 @@ impl Ability {
             Self::DynamicConnections => &mut traits.dynamic_connections,
             Self::Signatures => &mut traits.signatures,
             Self::Mpls => &mut traits.mpls,
+            Self::Sniffer => &mut traits.sniffer,
         };
         *ability = true;
     }
@@ -88,7 +93,7 @@ mod tests {
         }
         assert_eq!(
             "lasers".parse::<Ability>().expect_err("unknown").to_string(),
-            "with=lasers: is not one of on-demand-paging, padded-completions, hairpin, dynamic-connections, signatures, mpls"
+            "with=lasers: is not one of on-demand-paging, padded-completions, hairpin, dynamic-connections, signatures, mpls, sniffer"
         );
     }
 
@@ -97,6 +102,6 @@ mod tests {
         let mut traits = Traits::default();
         Ability::ALL.iter().for_each(|ability| ability.enable(&mut traits));
         assert!(traits.on_demand_paging && traits.padded_completions && traits.hairpin);
-        assert!(traits.dynamic_connections && traits.signatures && traits.mpls);
+        assert!(traits.dynamic_connections && traits.signatures && traits.mpls && traits.sniffer);
     }
 }

@@ -93,6 +93,9 @@ pub struct Traits {
     /// they are set up for it (`FLEX_PARSER_PROFILE_ENABLE=1`), which they are not as they come. Source: DPDK
     /// `doc/guides/nics/mlx5.rst`, "MPLS".
     pub mpls: bool,
+    /// Rules of sniffers get copies of all that the port receives and sends, whoever takes or sends it. Cards from ConnectX-4 on do
+    /// that; a driver that is to see it asks for it here. Source: Linux `drivers/infiniband/hw/mlx5/fs.c`, `get_flow_table`.
+    pub sniffer: bool,
     /// Two ends agree on options of their connection (ECE).
     pub ece: bool,
     /// Contexts of queue pairs tell that data is written in order, as it is: what comes early is kept until its turn, and
@@ -164,6 +167,7 @@ impl Default for Traits {
             dynamic_connections: false,
             signatures: false,
             mpls: false,
+            sniffer: false,
             ece: true,
             data_in_order: true,
             copies_memory: true,

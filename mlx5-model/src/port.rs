@@ -64,7 +64,13 @@ pub(crate) struct Port {
     /// A frame that the wire did not take yet: its length and origin, and its bytes.
     waiting: Option<(usize, Origin)>,
     waiting_frame: Vec<u8>,
+    /// Whether a sniffer wants copies of what is sent, and those that it did not get yet.
+    pub(crate) copies: bool,
+    sent: Vec<Vec<u8>>,
 }
+
+/// Copies that wait until the step ends, at most.
+const COPIES_MAX: usize = 1024;
 
 impl Port {
     pub(crate) fn new(wire: Box<dyn Wire>, mac: [u8; 6], mtu: u16, traits: &Traits) -> Self {
@@ -90,6 +96,8 @@ impl Port {
             module: Module::cable(traits.link_modes, mac),
             waiting: None,
             waiting_frame: Vec::new(),
+            copies: false,
+            sent: Vec::new(),
         }
     }
 
@@ -141,6 +149,11 @@ impl Port {
         self.wire.is_endless()
     }
 
+    /// Copies of what was sent since last time.
+    pub(crate) fn take_sent(&mut self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.sent)
+    }
+
     pub(crate) fn has_waiting(&self) -> bool {
         self.waiting.is_some()
     }
@@ -169,11 +182,26 @@ impl Port {
         }
         let frame = &self.waiting_frame[..bytes];
         match self.wire.send(frame) {
-            Sent::Yes => self.counters.sent.add(frame, bytes),
+            Sent::Yes => {
+                self.counters.sent.add(frame, bytes);
+                if self.copies {
+                    let frame = std::mem::take(&mut self.waiting_frame);
+                    self.copy(&frame);
+                    self.waiting_frame = frame;
+                }
+            }
             Sent::Lost => self.lose(origin, !self.wire.is_up()),
             Sent::Busy => self.waiting = Some((bytes, origin)),
         }
         self.waiting.is_none()
+    }
+
+    /// Keeps a copy of a frame that was sent, for a sniffer. Where too many wait it is lost, as one that finds no buffer is.
+    #[cold]
+    fn copy(&mut self, frame: &[u8]) {
+        if self.sent.len() < COPIES_MAX {
+            self.sent.push(frame.to_vec());
+        }
     }
 
     /// A frame is lost here: the link is down, or the wire does not want it.
@@ -225,7 +253,12 @@ impl Port {
             return true;
         }
         match self.wire.send(frame) {
-            Sent::Yes => self.counters.sent.add(frame, frame.len()),
+            Sent::Yes => {
+                self.counters.sent.add(frame, frame.len());
+                if self.copies {
+                    self.copy(frame);
+                }
+            }
             Sent::Lost => self.lose(origin, !self.wire.is_up()),
             Sent::Busy => {
                 self.waiting_frame.clear();

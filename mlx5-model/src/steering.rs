@@ -6,6 +6,7 @@
 //!        └ no entry: where the table's misses go, or nowhere
 //!
 //!   root table of what is sent ─► entry ─► ... ─► the wire; so does what no entry takes
+//!   root tables of sniffers    ─► entry ─► ... ─► TIR: a copy of what the port received, and of what it sent
 //! ```
 //!
 //! Rules are a guest's: what they make one frame cost is bounded ([`budget`]), and so is what they keep ([`ENTRIES_MAX`],
@@ -116,8 +117,8 @@ impl Counters {
 #[cold]
 fn note_end(way: Way, port: &mut PortCounters) {
     let (count, name) = match way {
-        Way::In => (&mut port.rx_steering_ended, "rx_steering_ended"),
-        Way::Out => (&mut port.tx_steering_ended, "tx_steering_ended"),
+        Way::In | Way::CopyIn => (&mut port.rx_steering_ended, "rx_steering_ended"),
+        Way::Out | Way::CopyOut => (&mut port.tx_steering_ended, "tx_steering_ended"),
     };
     if *count == 0 {
         tracing::warn!(
@@ -132,9 +133,8 @@ fn note_end(way: Way, port: &mut PortCounters) {
 #[derive(Debug)]
 pub(crate) struct Steering {
     pub(crate) tables: Table<FlowTable>,
-    /// Where what is received begins, and what is sent.
-    pub(crate) root: Option<u32>,
-    pub(crate) root_out: Option<u32>,
+    /// Where packets of each [`Way`] begin.
+    roots: [Option<u32>; Way::COUNT],
     /// Groups and entries that tables have.
     pub(crate) groups: usize,
     pub(crate) entries: usize,
@@ -158,8 +158,7 @@ impl Steering {
     pub(crate) fn new() -> Self {
         Self {
             tables: Table::new(0x40, 1 << 16),
-            root: None,
-            root_out: None,
+            roots: [None; Way::COUNT],
             groups: 0,
             entries: 0,
             rewrites: Table::new(1, REWRITES_MAX),
@@ -182,10 +181,30 @@ impl Steering {
         self.deliveries.clear();
         self.passed.clear();
         self.ended = None;
-        self.came_through = self.root.is_none();
-        if let Some(root) = self.root {
+        self.came_through = self.root(Way::In).is_none();
+        if let Some(root) = self.root(Way::In) {
             (_, self.came_through) =
                 self.walk(Way::In, root, &mut Packet::new(frame, headers, tunnels, 0), tunnels);
+        }
+    }
+
+    /// Where packets of a way begin.
+    #[inline]
+    pub(crate) fn root(&self, way: Way) -> Option<u32> {
+        self.roots[way as usize]
+    }
+
+    pub(crate) fn root_mut(&mut self, way: Way) -> &mut Option<u32> {
+        &mut self.roots[way as usize]
+    }
+
+    /// Finds where a copy goes of a frame that was received or sent, as [`classify`](Self::classify) does.
+    pub(crate) fn classify_copy(&mut self, way: Way, frame: &[u8], headers: &Headers, tunnels: &Tunnels) {
+        self.deliveries.clear();
+        self.passed.clear();
+        self.ended = None;
+        if let Some(root) = self.root(way) {
+            self.walk(way, root, &mut Packet::new(frame, headers, tunnels, 0), tunnels);
         }
     }
 
@@ -203,14 +222,14 @@ impl Steering {
     /// Whether what is sent goes out as it is.
     #[inline]
     pub(crate) fn lets_out(&self) -> bool {
-        self.root_out.is_none()
+        self.root(Way::Out).is_none()
     }
 
     /// What becomes of a frame that queue `number` sends. It counts as one that is received does.
     pub(crate) fn leave(&mut self, frame: &[u8], number: u32, tunnels: &Tunnels) -> Sent {
         self.passed.clear();
         self.ended = None;
-        let Some(root) = self.root_out else { return Sent::AsItIs };
+        let Some(root) = self.root(Way::Out) else { return Sent::AsItIs };
         let headers = Headers::parse(frame, 0);
         self.walk(Way::Out, root, &mut Packet::new(frame, &headers, tunnels, number), tunnels).0
     }
@@ -246,7 +265,7 @@ impl Steering {
 
     /// A table is no root any more.
     pub(crate) fn forget_root(&mut self, number: u32) {
-        for root in [&mut self.root, &mut self.root_out] {
+        for root in &mut self.roots {
             *root = root.filter(|root| *root != number);
         }
     }

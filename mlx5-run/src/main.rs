@@ -85,7 +85,7 @@ struct Devices {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Optional capabilities to enable on all devices, separated by commas, as of mlx5-device: on-demand-paging,
-    /// padded-completions, hairpin, dynamic-connections, signatures or mpls
+    /// padded-completions, hairpin, dynamic-connections, signatures, mpls or sniffer
     #[arg(long, value_name = "ABILITY", value_delimiter = ',')]
     with: Vec<Ability>,
     /// What goes wrong in the devices, such as send-error:100/0x04 or flap:10ms/5ms

@@ -71,6 +71,15 @@ fn cards_that_want_headers_in_the_entry_send_frames() {
     }
 }
 
+/// A copy of each frame comes beside the frame itself.
+#[test]
+fn a_sniffer_gets_all_frames_again() {
+    let [server, client] = pair_on(",has_sniffer=1", BANDWIDTH, "--sniffer -n 400", "-n 200");
+    for (end, count) in [(server, 400), (client, 200)] {
+        assert_eq!(report(&end)["results"][0]["n_iterations"], count);
+    }
+}
+
 #[test]
 fn frames_are_spread_over_queues() {
     for (kind, ips) in [("", "-J 10.0.0.1 -j 10.0.0.2"), ("--raw_ipv6 --tcp", "-J fd00::1 -j fd00::2")] {

@@ -30,7 +30,7 @@ struct Cli {
     #[arg(long, required = true, value_name = "WIRE")]
     wire: Vec<WireSpec>,
     /// Optional capabilities to enable on all devices, separated by commas: on-demand-paging, padded-completions, hairpin,
-    /// dynamic-connections, signatures or mpls
+    /// dynamic-connections, signatures, mpls or sniffer
     #[arg(long, value_name = "ABILITY", value_delimiter = ',')]
     with: Vec<Ability>,
     /// Read commands from standard input, one per line: `fatal N [SYNDROME]` makes the firmware of device N fail (N from 0);

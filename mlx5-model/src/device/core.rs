@@ -29,7 +29,7 @@ use crate::rdma::{self, Rdma};
 use crate::receive::join::{Merge, Offer};
 use crate::receive::{self, Arrival, Checked, Receivers, Taken};
 use crate::send::{self, Senders};
-use crate::steering::{Dispatch, Steering};
+use crate::steering::{Dispatch, Steering, Way};
 use crate::time::TICKS_PER_US;
 use crate::wire::Wire;
 pub use order::Fence;
@@ -165,6 +165,7 @@ impl Core {
     /// One turn.
     pub(crate) fn step(&mut self, bus: &mut Bus<'_>, bar: &Bar, budget: usize) -> bool {
         let mut some = false;
+        self.port.copies = self.steering.root(Way::CopyOut).is_some();
         self.check_fresh(bus);
         self.check_held(bus);
         some |= self.port.poll();
@@ -188,6 +189,7 @@ impl Core {
         some |= receivers.deliver_due(&mut receive::Around { bus, keys, completions, events }, waits);
         some |= self.forward(bus, budget) > 0;
         some |= self.with_rdma(bus, |rdma, around| rdma.run(around, budget)) > 0;
+        self.copy_sent(bus);
         let Self { receivers, keys, completions, events, .. } = self;
         some |= receivers.settle(&mut receive::Around { bus, keys, completions, events }, budget);
         completions.settle(bus, events);
@@ -360,8 +362,8 @@ impl Core {
     fn receive_into(&mut self, bus: &mut Bus<'_>, budget: usize, room: &mut [u8]) -> usize {
         let (waits, endless) = (self.port.waits(), self.port.is_endless());
         if !self.begun {
-            let set_up =
-                self.steering.root.is_some() && bus.now.saturating_sub(self.last_command) >= SET_UP_TICKS;
+            let set_up = self.steering.root(Way::In).is_some()
+                && bus.now.saturating_sub(self.last_command) >= SET_UP_TICKS;
             self.begun = set_up || !self.port.is_stored();
             if !self.begun {
                 return 0;
@@ -386,11 +388,34 @@ impl Core {
                     self.held = Some(bytes);
                     break;
                 }
-                Arrived::Discarded if endless => break,
-                Arrived::Taken | Arrived::Discarded => count += 1,
+                arrived => {
+                    if self.steering.root(Way::CopyIn).is_some() {
+                        self.copy(bus, Way::CopyIn, &room[..bytes]);
+                    }
+                    if arrived == Arrived::Discarded && endless {
+                        break;
+                    }
+                    count += 1;
+                }
             }
         }
         count
+    }
+
+    /// Hands a copy of a frame that was received, or sent, to sniffers. One that finds no buffer is lost.
+    #[cold]
+    fn copy(&mut self, bus: &mut Bus<'_>, way: Way, frame: &[u8]) {
+        let headers = Headers::parse(frame, 0);
+        self.steering.classify_copy(way, frame, &headers, &self.tunnels);
+        self.deliver(bus, frame, &headers, false, None);
+        self.steering.count(frame.len(), &mut self.port.counters);
+    }
+
+    /// The same with all that was sent in this step.
+    fn copy_sent(&mut self, bus: &mut Bus<'_>) {
+        for frame in self.port.take_sent() {
+            self.copy(bus, Way::CopyOut, &frame);
+        }
     }
 
     /// Takes frames that come back to the function that sent them. Nobody waits for a buffer: one that finds none is dropped.
@@ -422,8 +447,32 @@ impl Core {
         if self.with_rdma(bus, |rdma, around| rdma.receive(around, frame, &headers)) {
             return Arrived::Taken;
         }
+        self.steering.classify(frame, &headers, &self.tunnels);
+        let (taken, lacks) = self.deliver(bus, frame, &headers, waits, domain);
+        if lacks {
+            return Arrived::NoBuffer;
+        }
+        self.steering.count(frame.len(), &mut self.port.counters);
+        let heard = domain.is_none() && self.steering.came_through && self.tap.see(frame);
+        if !taken && !heard {
+            // What goes out to a group is for others first.
+            self.port.counters.steering_discards += u64::from(domain.is_none());
+            return Arrived::Discarded;
+        }
+        Arrived::Taken
+    }
+
+    /// Hands a frame that was classified to the queues that are to have it: whether one took it, and whether it waits for a buffer.
+    #[inline]
+    fn deliver(
+        &mut self,
+        bus: &mut Bus<'_>,
+        frame: &[u8],
+        headers: &Headers,
+        waits: bool,
+        domain: Option<u32>,
+    ) -> (bool, bool) {
         let Self { steering, receivers, keys, completions, events, tunnels, .. } = self;
-        steering.classify(frame, &headers, tunnels);
         let mut around = receive::Around { bus, keys, completions, events };
         let (mut taken, mut lacks) = (false, false);
         let mut plain = None;
@@ -435,7 +484,7 @@ impl Core {
             }
             let changed = delivery.changed.as_deref().map(|frame| (frame, Headers::parse(frame, 0)));
             let (frame, headers) =
-                changed.as_ref().map_or((frame, &headers), |(frame, headers)| (*frame, headers));
+                changed.as_ref().map_or((frame, headers), |(frame, headers)| (*frame, headers));
             let headers = *headers;
             let inner = if tir.tunneled { tunnels.inside(frame, &headers) } else { None };
             let checked = match &inner {
@@ -486,17 +535,7 @@ impl Core {
                 Taken::No => {}
             }
         }
-        if lacks {
-            return Arrived::NoBuffer;
-        }
-        steering.count(frame.len(), &mut self.port.counters);
-        let heard = domain.is_none() && steering.came_through && self.tap.see(frame);
-        if !taken && !heard {
-            // What goes out to a group is for others first.
-            self.port.counters.steering_discards += u64::from(domain.is_none());
-            return Arrived::Discarded;
-        }
-        Arrived::Taken
+        (taken, lacks)
     }
 }
 

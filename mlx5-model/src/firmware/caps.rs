@@ -458,6 +458,11 @@ impl Traits {
             N::FLOW_TABLE_PROPERTIES_NIC_TRANSMIT.set(&mut caps, transmit);
         }
         N::FLOW_TABLE_PROPERTIES_NIC_RECEIVE.set(&mut caps, receive);
+        if self.sniffer {
+            N::ALLOW_SNIFFER_AND_NIC_RX_SHARED_TIR.set(&mut caps, 1);
+            N::FLOW_TABLE_PROPERTIES_NIC_RECEIVE_SNIFFER.set(&mut caps, flow_table_properties(self));
+            N::FLOW_TABLE_PROPERTIES_NIC_TRANSMIT_SNIFFER.set(&mut caps, flow_table_properties(self));
+        }
         caps
     }
 

@@ -14,6 +14,7 @@ use pollux_mlx5_abi::command::{opcode as op, status};
 
 use super::caps::LOG_FT;
 use super::{Call, No, need, no};
+use crate::card::Traits;
 use crate::device::core::Core;
 use crate::steering::rewrite::Reformat;
 use crate::steering::{
@@ -39,10 +40,12 @@ const ACTIONS: u32 = action::ALLOW
     | action::PACKET_REFORMAT;
 
 /// Which packets a table of that type looks at.
-pub(super) fn way(kind: u32) -> Option<Way> {
+pub(super) fn way(kind: u32, traits: &Traits) -> Option<Way> {
     match kind {
         table::NIC_RX => Some(Way::In),
         table::NIC_TX => Some(Way::Out),
+        table::SNIFFER_RX if traits.sniffer => Some(Way::CopyIn),
+        table::SNIFFER_TX if traits.sniffer => Some(Way::CopyOut),
         _ => None,
     }
 }
@@ -99,17 +102,14 @@ impl Core {
                 let input: &[u8; SetFlowTableRootIn::BYTES] = call.input()?;
                 let number = SetFlowTableRootIn::TABLE_ID.get(input);
                 need!(call.uid == 0, BAD_RES_ERR, 16);
-                let way =
-                    way(SetFlowTableRootIn::TABLE_TYPE.get(input)).ok_or(no(status::BAD_PARAM_ERR, 17))?;
+                let way = way(SetFlowTableRootIn::TABLE_TYPE.get(input), &self.traits)
+                    .ok_or(no(status::BAD_PARAM_ERR, 17))?;
                 need!(
                     self.steering.tables.get(number).is_some_and(|table| table.way == way),
                     BAD_RES_ERR,
                     18
                 );
-                let root = match way {
-                    Way::In => &mut self.steering.root,
-                    Way::Out => &mut self.steering.root_out,
-                };
+                let root = self.steering.root_mut(way);
                 match call.op_mod {
                     0 => *root = Some(number),
                     1 if *root == Some(number) => *root = None,
@@ -184,7 +184,7 @@ impl Core {
         let context = CreateFlowTableIn::FLOW_TABLE_CONTEXT.get(input);
         let (level, log_size) =
             (FlowTableContext::LEVEL.get(&context), FlowTableContext::LOG_SIZE.get(&context));
-        let way = way(kind).ok_or(no(status::BAD_PARAM_ERR, 16))?;
+        let way = way(kind, &self.traits).ok_or(no(status::BAD_PARAM_ERR, 16))?;
         need!(level < LEVELS && log_size <= LOG_FT, BAD_PARAM_ERR, 17);
         let allows = Allows {
             decapsulate: FlowTableContext::DECAP_EN.is_set(&context),
@@ -192,7 +192,9 @@ impl Core {
         };
         // A flag needs its capability: `decap` of what is received alone, `reformat` both ways. This device has neither `sw_owner` nor
         // `termination_table`.
-        let able = (allows == Allows::default() || self.traits.change_packets)
+        // Copies are not changed.
+        let able = (allows == Allows::default()
+            || self.traits.change_packets && matches!(way, Way::In | Way::Out))
             && (!allows.decapsulate || way == Way::In)
             && !FlowTableContext::SW_OWNER.is_set(&context)
             && !FlowTableContext::TERMINATION_TABLE.is_set(&context);
@@ -221,7 +223,7 @@ impl Core {
         // What is received was sent by none of this device's queues.
         let queue =
             MatchMisc::SOURCE_SQN.get(MatchParameters::MISC_PARAMETERS.of(G::MATCH_CRITERIA.of(input)));
-        let received = self.steering.tables.get(number).is_some_and(|table| table.way == Way::In);
+        let received = self.steering.tables.get(number).is_some_and(|table| table.way.is_received());
         need!(queue == 0 || !received, BAD_PARAM_ERR, 22);
         call.output::<16>()?;
         let Some(table) = self.steering.tables.get_mut(number) else { return Ok(()) };
@@ -305,7 +307,7 @@ impl Core {
         for block in &list[..count] {
             let id = DestinationBlock::DESTINATION_ID.get(block);
             match DestinationBlock::DESTINATION_TYPE.get(block) {
-                destination::TIR if way == Way::In => {
+                destination::TIR if way.ends_in_queues() => {
                     need!(call.may_name(self.steering.tirs.owner(id)), BAD_RES_ERR, 47);
                     destinations.push(Destination::Tir(id));
                 }
@@ -352,6 +354,7 @@ impl Core {
         let has = |bit: u32| F::ACTION.get(context) & bit != 0;
         let mut changes = Changes { decapsulate: has(action::DECAP), ..Changes::default() };
         if has(action::MOD_HDR) {
+            need!(matches!(way, Way::In | Way::Out), BAD_PARAM_ERR, 56);
             let number = F::MODIFY_HEADER_ID.get(context);
             need!(call.may_name(self.steering.rewrites.owner(number)), BAD_RES_ERR, 53);
             changes.rewrite = self.steering.rewrites.get(number).cloned();

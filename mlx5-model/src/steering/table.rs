@@ -15,6 +15,25 @@ pub(crate) enum Way {
     In,
     /// What is sent.
     Out,
+    /// A copy of what the port received, whoever takes it.
+    CopyIn,
+    /// A copy of what the port sent.
+    CopyOut,
+}
+
+impl Way {
+    /// How many there are.
+    pub(crate) const COUNT: usize = 4;
+
+    /// Whether packets that go there can come to queues.
+    pub(crate) fn ends_in_queues(self) -> bool {
+        self != Self::Out
+    }
+
+    /// Whether packets that go there come from the wire.
+    pub(crate) fn is_received(self) -> bool {
+        matches!(self, Self::In | Self::CopyIn)
+    }
 }
 
 /// Where packets go that no entry takes.

@@ -309,6 +309,28 @@ fn a_table_lets_its_entries_do_what_its_flags_say() {
     assert_eq!(flagged(&unchanging(), table::NIC_RX, &[F::DECAP_EN]), Err(status::BAD_PARAM_ERR));
 }
 
+/// Tables of sniffers are there where the card has them, and their entries change nothing.
+#[test]
+fn copies_for_sniffers_stay_as_they_are() {
+    use FlowTableContext as F;
+    let traits = Traits { sniffer: true, ..Traits::default() };
+    let rig = Rig::with(DeviceConfig { traits, ..DeviceConfig::default() });
+    let list = changes(&rig, table::NIC_RX, &[add(field::IP_TTL, 1)]).expect("a list");
+    for kind in [table::SNIFFER_RX, table::SNIFFER_TX] {
+        assert_eq!(flagged(&Rig::new(), kind, &[]), Err(status::BAD_PARAM_ERR), "no such capability");
+        let table = flagged(&rig, kind, &[]).expect("a table");
+        for flag in [F::REFORMAT_EN, F::DECAP_EN] {
+            assert_eq!(flagged(&rig, kind, &[flag]), Err(status::BAD_PARAM_ERR));
+        }
+        assert_eq!(changes(&rig, kind, &[add(field::IP_TTL, 1)]), Err(status::BAD_PARAM_ERR));
+        for (actions, refused) in [(action::ALLOW, false), (action::ALLOW | action::MOD_HDR, true)] {
+            let does = Does { actions, changes: list, ..Does::default() };
+            let made = entry_of(&rig, (kind, table), 0, [0; 512], [0; 512], does);
+            assert_eq!(made.is_err(), refused, "{kind} {actions:#x}: {made:?}");
+        }
+    }
+}
+
 #[test]
 fn lists_and_headers_are_checked() {
     let rig = Rig::new();

@@ -101,6 +101,21 @@ fn raw_packets_reach_the_other_end() {
     }
 }
 
+/// The server gets each frame by its rule, and a copy.
+#[test]
+fn a_sniffer_gets_raw_packets_again() {
+    if !require(&[Need::RdmaCore]) {
+        return;
+    }
+    let (bed, with) = (Bed::new(), ["--with", "sniffer"]);
+    let server = raw_end_with(&bed, &with, "raw_ethernet_bw", true, &["-n", "1000", "--sniffer"]);
+    let client = raw_end_with(&bed, &with, "raw_ethernet_bw", false, &["-n", "500"]);
+    for (ended, count) in [(wait(client), " 1024       500 "), (wait(server), " 1024       1000 ")] {
+        assert_eq!(ended.status, Some(0), "{}", ended.said);
+        assert!(ended.said.contains(count), "{}", ended.said);
+    }
+}
+
 #[test]
 fn bursts_of_raw_packets_are_answered() {
     if !require(&[Need::RdmaCore]) {
@@ -119,10 +134,15 @@ fn bursts_of_raw_packets_are_answered() {
 /// Starts an end of a test of raw frames. The server is given time: it says nothing, and the client asks nobody. What is sent before
 /// it listens is lost, and then it waits.
 fn raw_end(bed: &Bed, program: &str, is_server: bool, more: &[&str]) -> Child {
+    raw_end_with(bed, &[], program, is_server, more)
+}
+
+/// The same on devices with optional capabilities.
+fn raw_end_with(bed: &Bed, options: &[&str], program: &str, is_server: bool, more: &[&str]) -> Child {
     let (role, own, other) =
         if is_server { ("--server", SERVER, CLIENT) } else { ("--client", CLIENT, SERVER) };
     let words = [program, role, "-d", "mlx5_0", "-s", "1024", "-B", own, "-E", other];
-    let child = start(&mut bed.command(&[], &[&words[..], more].concat()));
+    let child = start(&mut bed.command(options, &[&words[..], more].concat()));
     if is_server {
         std::thread::sleep(Duration::from_secs(2));
     }

@@ -14,6 +14,7 @@ mod pair;
 mod raw;
 mod rig;
 mod shared;
+mod sniffer;
 mod spread;
 mod tso;
 mod variants;

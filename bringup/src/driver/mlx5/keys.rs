@@ -69,7 +69,7 @@ fn own() -> impl Iterator<Item = &'static str> {
 /// What a card or its kernel has (1) or lacks (0), one by one; where a key is not given, it is as the card and the kernel are.
 type Ability = (&'static str, fn(&mut Traits, &mut DoorProfile, bool));
 
-const ABILITIES: [Ability; 24] = [
+const ABILITIES: [Ability; 25] = [
     // Every packet must have 18 bytes of header inline.
     ("inline_l2", |card, _, on| card.needs_inline_l2 = on),
     // Several packets in one send entry.
@@ -103,6 +103,8 @@ const ABILITIES: [Ability; 24] = [
     ("has_ipip", |card, _, on| card.ip_in_ip = on),
     // Rules match MPLS labels.
     ("has_mpls", |card, _, on| card.mpls = on),
+    // Rules get copies of all that the port receives and sends.
+    ("has_sniffer", |card, _, on| card.sniffer = on),
     // Send entries say where headers are.
     ("has_swp", |card, _, on| card.software_parsing = on),
     // Ends of a connection agree on its options.
@@ -347,6 +349,7 @@ mod tests {
             ("has_swp=0", (true, false)),
             ("has_ece=1", (true, false)),
             ("has_odp=1", (true, false)),
+            ("has_sniffer=1", (true, false)),
             ("has_data_in_order=0", (true, false)),
             ("selective_repeat=1", (true, false)),
             ("cqe_version=0", (true, true)),

@@ -58,10 +58,10 @@ fn rc_pingpong_with_itself() {
     }
 }
 
-/// Linux since 6.14 knows the scheme by which the cards ask for pages. Most pages are there before they are registered: those of all
+/// Linux 6.12 knows the scheme by which the cards ask for pages. Most pages are there before they are registered: those of all
 /// memory of a program are asked for.
 fn on_demand(swapped: bool, test: impl Fn(&dyn Meeting)) {
-    if here() && paging::is_had(&devices()[0], [6, 14], "ODP_SUPPORT_IMPLICIT") {
+    if here() && paging::is_had(&devices()[0], [6, 12], "ODP_SUPPORT_IMPLICIT") {
         on_functions(swapped, test);
     }
 }

@@ -174,7 +174,7 @@ pub(crate) fn all() -> Vec<Job> {
         },
         Job {
             apps: ORIGINALS,
-            with: &["on-demand-paging"],
+            with: &["on-demand-paging", "sniffer"],
             ..tests!("originals-mlx5", "originals::mlx5::", CABLE, 480)
         },
         tests!("mlx5-net", "net::", CABLE, 240),
