@@ -1,6 +1,10 @@
 //! Traces of uverbs calls, as `pollux_uverbs::trace` writes them, made comparable: what differs from run to run by its nature,
 //! addresses and numbers of objects, gets a name by the order in which it first comes up. Two runs that ask and answer the same are
 //! then the same text.
+//!
+//! A number belongs to an object as long as that lives, and whoever gives numbers out may give it to the next one or another to it: an
+//! object that is made has a name of its own in any case. Names of addresses and descriptors hold for one call: which memory or number is
+//! used again is for the allocator and for the process to say.
 
 use std::collections::BTreeMap;
 
@@ -23,17 +27,24 @@ pub struct Field {
     pub at: (usize, usize),
     /// The firmware's numbers are big-endian, the kernel's little-endian.
     pub big: bool,
+    /// It is the number of an object that the call made.
+    pub made: bool,
     /// What it is: values of one kind are numbered together.
     pub kind: &'static str,
 }
 
 /// A field of what is asked of the kernel, and of what it answers.
 const fn asked(call: &'static str, part: &'static str, at: (usize, usize), kind: &'static str) -> Field {
-    Field { call, command: "", answer: false, part, whole: 0, at, big: false, kind }
+    Field { call, command: "", answer: false, part, whole: 0, at, big: false, made: false, kind }
 }
 
 const fn answered(call: &'static str, part: &'static str, at: (usize, usize), kind: &'static str) -> Field {
     Field { answer: true, ..asked(call, part, at, kind) }
+}
+
+/// The number of an object that a call made.
+const fn numbered(call: &'static str, part: &'static str, at: (usize, usize), kind: &'static str) -> Field {
+    Field { made: true, ..answered(call, part, at, kind) }
 }
 
 /// A number in a firmware command that makes an object, and the number of the object.
@@ -42,7 +53,7 @@ const fn made_of(command: &'static str, at: usize, kind: &'static str) -> Field 
 }
 
 const fn made(command: &'static str, kind: &'static str) -> Field {
-    Field { command, big: true, ..answered("call 0x1001/0x1000", "0x1002", (9, 3), kind) }
+    Field { command, big: true, ..numbered("call 0x1001/0x1000", "0x1002", (9, 3), kind) }
 }
 
 const fn changed(command: &'static str, kind: &'static str) -> Field {
@@ -52,46 +63,74 @@ const fn changed(command: &'static str, kind: &'static str) -> Field {
 /// The fields of Linux's mlx5_ib and of the firmware's commands that go through it. Sources: Linux
 /// `include/uapi/rdma/{ib_user_ioctl_cmds,ib_user_verbs,mlx5-abi,mlx5_user_ioctl_cmds}.h`, `include/linux/mlx5/mlx5_ifc.h`.
 pub const MLX5: &[Field] = &[
-    // Protection domain; memory; UAR.
-    answered("write 0x00000003", "driver", (0, 4), "pd"),
-    asked("call 0x0007/0x0005", "0x0003", (0, 8), "address"),
-    asked("call 0x0007/0x0005", "0x0004", (0, 8), "address"),
-    answered("call 0x0007/0x0005", "0x0009", (0, 4), "key"),
-    answered("call 0x0007/0x0005", "0x000a", (0, 4), "key"),
-    asked("write 0x00000009", "core", (8, 8), "address"),
-    asked("write 0x00000009", "core", (24, 8), "address"),
-    answered("write 0x00000009", "core", (4, 4), "key"),
-    answered("write 0x00000009", "core", (8, 4), "key"),
-    answered("call 0x1008/0x1000", "0x1002", (0, 8), "page"),
-    answered("call 0x1008/0x1000", "0x1004", (0, 4), "uar"),
-    // Completion queue, work queue, queue pair, table of queues.
-    asked("call 0x0003/0x0000", "0x1000", (0, 8), "address"),
-    asked("call 0x0003/0x0000", "0x1000", (8, 8), "address"),
+    // Protection domain; memory: registered, changed, asked about, advised about; UAR.
+    numbered("write 0x00000003", "driver", (0, 4), "pd"),
+    asked("call 0x0007/0x0005", "0x0003", (0, 8), ADDRESS),
+    asked("call 0x0007/0x0005", "0x0004", (0, 8), ADDRESS),
+    numbered("call 0x0007/0x0005", "0x0009", (0, 4), "key"),
+    numbered("call 0x0007/0x0005", "0x000a", (0, 4), "key"),
+    asked("write 0x00000009", "core", (8, 8), ADDRESS),
+    asked("write 0x00000009", "core", (24, 8), ADDRESS),
+    numbered("write 0x00000009", "core", (4, 4), "key"),
+    numbered("write 0x00000009", "core", (8, 4), "key"),
+    asked("write 0x0000000b", "core", (16, 8), ADDRESS),
+    asked("write 0x0000000b", "core", (32, 8), ADDRESS),
+    answered("write 0x0000000b", "core", (0, 4), "key"),
+    answered("write 0x0000000b", "core", (4, 4), "key"),
+    answered("call 0x0007/0x0003", "0x0001", (0, 4), "key"),
+    answered("call 0x0007/0x0003", "0x0002", (0, 4), "key"),
+    answered("call 0x0007/0x0003", "0x0004", (0, 8), ADDRESS),
+    asked("call 0x0007/0x0002", "0x0003", (0, 8), ADDRESS),
+    asked("call 0x0007/0x0002", "0x0003", (12, 4), "key"),
+    numbered("call 0x1008/0x1000", "0x1002", (0, 8), "page"),
+    numbered("call 0x1008/0x1000", "0x1004", (0, 4), "uar"),
+    // Completion queue, made and resized; work queue, queue pair, table of queues, shared receive queue.
+    asked("call 0x0003/0x0000", "0x1000", (0, 8), ADDRESS),
+    asked("call 0x0003/0x0000", "0x1000", (8, 8), ADDRESS),
     asked("call 0x0003/0x0000", "0x1000", (24, 2), "uar"),
-    answered("call 0x0003/0x0000", "0x1001", (0, 4), "cq"),
-    asked("call 0x000c/0x0000", "0x1000", (0, 8), "address"),
-    asked("call 0x000c/0x0000", "0x1000", (8, 8), "address"),
-    answered("call 0x000c/0x0000", "0x000b", (0, 4), "rq"),
-    Field { whole: 56, ..asked("call 0x0004/0x0000", "0x1000", (0, 8), "address") },
-    Field { whole: 56, ..asked("call 0x0004/0x0000", "0x1000", (8, 8), "address") },
+    numbered("call 0x0003/0x0000", "0x1001", (0, 4), "cq"),
+    asked("write 0x00000013", "driver", (0, 8), ADDRESS),
+    asked("call 0x000c/0x0000", "0x1000", (0, 8), ADDRESS),
+    asked("call 0x000c/0x0000", "0x1000", (8, 8), ADDRESS),
+    numbered("call 0x000c/0x0000", "0x000b", (0, 4), "rq"),
+    Field { whole: 56, ..asked("call 0x0004/0x0000", "0x1000", (0, 8), ADDRESS) },
+    Field { whole: 56, ..asked("call 0x0004/0x0000", "0x1000", (8, 8), ADDRESS) },
     Field { whole: 56, ..asked("call 0x0004/0x0000", "0x1000", (36, 4), "uar") },
-    Field { whole: 56, ..asked("call 0x0004/0x0000", "0x1000", (40, 8), "address") },
-    answered("call 0x0004/0x0000", "0x000e", (0, 4), "qp"),
-    answered("call 0x0004/0x0000", "0x1001", (12, 4), "tir"),
-    answered("call 0x0004/0x0000", "0x1001", (16, 4), "tis"),
-    answered("call 0x0004/0x0000", "0x1001", (20, 4), "rq"),
-    answered("call 0x0004/0x0000", "0x1001", (24, 4), "sq"),
-    answered("write 0x80000037", "core", (12, 4), "table"),
-    // Of connected queue pairs the peer's number; keys of windows; places of memory on the device.
+    Field { whole: 56, ..asked("call 0x0004/0x0000", "0x1000", (40, 8), ADDRESS) },
+    numbered("call 0x0004/0x0000", "0x000e", (0, 4), "qp"),
+    numbered("call 0x0004/0x0000", "0x1001", (12, 4), "tir"),
+    numbered("call 0x0004/0x0000", "0x1001", (16, 4), "tis"),
+    numbered("call 0x0004/0x0000", "0x1001", (20, 4), "rq"),
+    numbered("call 0x0004/0x0000", "0x1001", (24, 4), "sq"),
+    numbered("write 0x80000037", "core", (12, 4), "table"),
+    asked("call 0x0005/0x0000", "0x1000", (0, 8), ADDRESS),
+    asked("call 0x0005/0x0000", "0x1000", (8, 8), ADDRESS),
+    numbered("call 0x0005/0x0000", "0x000d", (0, 4), "srq"),
+    numbered("call 0x0005/0x0000", "0x1001", (0, 4), "srq"),
+    // Of connected queue pairs the peer's number, of opened ones their own; keys of windows; places and keys of memory on the device;
+    // interfaces behind GIDs.
     asked("write 0x0000001a", "core", (84, 4), "qp"),
+    asked("write 0x8000001a", "core", (84, 4), "qp"),
     answered("write 0x00000019", "core", (96, 4), "qp"),
-    answered("write 0x0000000e", "core", (4, 4), "key"),
-    answered("call 0x000e/0x0000", "0x1000", (0, 8), "place"),
-    answered("call 0x000e/0x0000", "0x1001", (0, 2), "page"),
+    asked("write 0x00000028", "core", (20, 4), "qp"),
+    answered("write 0x00000028", "core", (4, 4), "qp"),
+    numbered("write 0x0000000e", "core", (4, 4), "key"),
+    numbered("call 0x000e/0x0000", "0x1000", (0, 8), "place"),
+    numbered("call 0x000e/0x0000", "0x1001", (0, 2), "page"),
+    numbered("call 0x0007/0x0000", "0x0006", (0, 4), "key"),
+    numbered("call 0x0007/0x0000", "0x0007", (0, 4), "key"),
+    answered("call 0x0000/0x0005", "0x0002", (28, 4), "interface"),
+    answered("call 0x0000/0x0005", "0x0002", (60, 4), "interface"),
+    answered("call 0x0000/0x0005", "0x0002", (92, 4), "interface"),
+    answered("call 0x0000/0x0005", "0x0002", (124, 4), "interface"),
+    answered("call 0x0000/0x0006", "0x0003", (28, 4), "interface"),
+    // Descriptors: of a completion channel, of a file that names an XRC domain.
+    answered("write 0x00000011", "core", (0, 4), FILE),
+    asked("write 0x00000025", "core", (8, 4), FILE),
     // The number of an event queue; memory for the firmware.
     answered("call 0x1000/0x1002", "0x1001", (0, 4), "eq"),
-    asked("call 0x1002/0x1000", "0x1001", (0, 8), "address"),
-    answered("call 0x1002/0x1000", "0x1004", (0, 4), "umem"),
+    asked("call 0x1002/0x1000", "0x1001", (0, 8), ADDRESS),
+    numbered("call 0x1002/0x1000", "0x1004", (0, 4), "umem"),
     // ALLOC_TRANSPORT_DOMAIN, CREATE_TIS, ALLOC_Q_COUNTER, QUERY_Q_COUNTER.
     made("0816", "domain"),
     made_of("0912", 0x44, "domain"),
@@ -129,8 +168,46 @@ pub const MLX5: &[Field] = &[
     made("0900", "tir"),
 ];
 
+/// The kind of an address of memory.
+const ADDRESS: &str = "address";
+
+/// The kind of a descriptor; all ones is none.
+const FILE: &str = "file";
+
 /// Names by kind and value.
-type Names = BTreeMap<(&'static str, u64), usize>;
+#[derive(Default)]
+struct Names {
+    /// The name's number, and the line in which it was given.
+    known: BTreeMap<(&'static str, u64), (usize, usize)>,
+    /// The next number of a kind.
+    next: BTreeMap<&'static str, usize>,
+    /// The line that is read.
+    line: usize,
+}
+
+impl Names {
+    fn next_line(&mut self) {
+        self.line += 1;
+        for passing in [ADDRESS, FILE] {
+            self.known.retain(|(kind, _), _| *kind != passing);
+            self.next.remove(passing);
+        }
+    }
+
+    fn number(&mut self, field: &Field, value: u64) -> usize {
+        let key = (field.kind, value);
+        if let Some(&(number, line)) = self.known.get(&key)
+            && (!field.made || line == self.line)
+        {
+            return number;
+        }
+        let next = self.next.entry(field.kind).or_default();
+        let number = *next;
+        *next += 1;
+        self.known.insert(key, (number, self.line));
+        number
+    }
+}
 
 /// Questions about an object. How often they are asked depends on how long a program runs.
 const QUERY: &str = "call 0x1001/0x1003";
@@ -139,9 +216,10 @@ const QUERY: &str = "call 0x1001/0x1003";
 /// answer's; a question about an object that was asked and answered in the same words before is left out.
 #[must_use]
 pub fn normal(trace: &str, fields: &[Field]) -> String {
-    let mut names = Names::new();
+    let mut names = Names::default();
     let mut out = String::new();
     for line in trace.lines().map(|line| line::channel(line).0).filter(|line| *line != "close") {
+        names.next_line();
         let (asked, answered) = line.split_once(" -> ").unwrap_or((line, ""));
         let words: Vec<&str> = asked.split(' ').collect();
         let call = words.iter().take(2).copied().collect::<Vec<_>>().join(" ");
@@ -189,10 +267,9 @@ fn named(word: &str, fields: &[Field], names: &mut Names) -> String {
         match number(digits, field.big) {
             // Nothing is named.
             Some(0) | None => out.push_str(digits),
+            Some(value) if field.kind == FILE && value == u64::from(u32::MAX) => out.push_str(digits),
             Some(value) => {
-                let next = names.keys().filter(|(kind, _)| *kind == field.kind).count();
-                let number = *names.entry((field.kind, value)).or_insert(next);
-                out.push_str(&format!("<{}{number}>", field.kind));
+                out.push_str(&format!("<{}{}>", field.kind, names.number(field, value)));
             }
         }
     }
@@ -374,6 +451,36 @@ mod tests {
         // Another command has no such field.
         let other = trace("11010000", "000111").replace("in:0904", "in:0905");
         assert!(!normal(&other, MLX5).contains("00<uar0>"));
+    }
+
+    #[test]
+    fn a_number_that_is_given_again_is_another_object() {
+        let made =
+            |key: &str| format!("write 0x00000009 Tunnelled core= driver= -> ok core=01000000{key}{key}\n");
+        let changed = |key: &str| format!("write 0x0000000b Tunnelled core= driver= -> ok core={key}{key}\n");
+        let again = made("11111111") + &changed("11111111") + &made("11111111") + &changed("11111111");
+        let anew = made("11111111") + &changed("11111111") + &made("22222222") + &changed("22222222");
+        assert_eq!(normal(&again, MLX5), normal(&anew, MLX5));
+        assert!(normal(&again, MLX5).ends_with("core=<key1><key1>\n"));
+        // A change may keep the key or not.
+        let other = normal(&(made("11111111") + &changed("22222222")), MLX5);
+        assert!(other.ends_with("core=<key1><key1>\n"), "{other}");
+    }
+
+    #[test]
+    fn addresses_have_their_names_for_one_call() {
+        let resized =
+            |address: &str| format!("write 0x00000013 Tunnelled core= driver={address}40000000 -> ok\n");
+        let (one, other) = ("0011223344556677", "1011223344556677");
+        assert_eq!(
+            normal(&(resized(one) + &resized(one)), MLX5),
+            normal(&(resized(one) + &resized(other)), MLX5)
+        );
+        let changed = |start: &str, place: &str| {
+            format!("write 0x0000000b core={}{start}{}{place} -> ok\n", "01".repeat(16), "02".repeat(8))
+        };
+        assert!(normal(&changed(one, one), MLX5).contains("<address0>0202020202020202<address0> "));
+        assert!(normal(&changed(one, other), MLX5).contains("<address0>0202020202020202<address1> "));
     }
 
     #[test]
