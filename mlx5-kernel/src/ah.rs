@@ -13,6 +13,7 @@ use zerocopy::IntoBytes;
 use crate::handle::{Object, ObjectKind};
 use crate::pd::Pd;
 use crate::port::PORT;
+use crate::qp::path;
 use crate::session::Session;
 
 /// An address handle. All it says stands in the program's send entries.
@@ -31,25 +32,24 @@ impl Session {
         let request: CreateAh = command.request()?;
         let room = command.driver_out.room();
         let told = offset_of!(CreateAhAnswer, reserved);
-        if room != 0 && room < told || u64::from(request.attr.port_num) != PORT {
+        if room < told || u64::from(request.attr.port_num) != PORT {
             return Err(Errno::EINVAL);
         }
-        // RoCE has global addresses alone.
-        if request.attr.is_global == 0 {
+        // RoCE has global addresses alone, and nobody has the GID of all zeros.
+        if request.attr.is_global == 0 || request.attr.grh.dgid == [0; 16] {
             return Err(Errno::EINVAL);
         }
         let core = Arc::clone(&self.core);
         self.handles.get::<Pd>(request.pd_handle)?;
+        path::rate(&core, request.attr.static_rate)?;
         if let Some(neighbours) = &core.neighbours {
             neighbours.announce();
         }
         let dmac = core.destination(request.attr.grh.sgid_index, &request.attr.grh.dgid)?;
         let ah_handle = self.handles.add(Ah, &[request.pd_handle]);
         command.core_out.write(CreateAhResp { ah_handle }.as_bytes());
-        if room > 0 {
-            let answer = CreateAhAnswer { response_length: told as u32, dmac, reserved: [0; 6] };
-            command.driver_out.write(&answer.as_bytes()[..told]);
-        }
+        let answer = CreateAhAnswer { response_length: told as u32, dmac, reserved: [0; 6] };
+        command.driver_out.write(&answer.as_bytes()[..told]);
         Ok(())
     }
 

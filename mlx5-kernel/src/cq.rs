@@ -30,9 +30,6 @@ use crate::{device::Rights, udata};
 /// Longest moderation. Source: Linux `include/linux/mlx5/driver.h`, `MLX5_MAX_CQ_PERIOD`.
 pub(crate) const PERIOD_MAX: u16 = 0xfff;
 
-/// Bits of the place of a ring in its first page, in a completion queue's context.
-const OFFSET_BITS: u32 = 6;
-
 /// MODIFY_CQ's op_mod for another ring, and the mask for its size and place. Source: Linux
 /// `include/linux/mlx5/cq.h`, `MLX5_CQ_OPMOD_RESIZE`, `MLX5_MODIFY_CQ_MASK_*`.
 const RESIZE: (u16, u32) = (1, 0b111);
@@ -218,6 +215,7 @@ impl Session {
         let bytes = u64::from(entries) * u64::from(driver.cqe_size);
         let memory = core.memory.as_ref();
         let ring = Umem::pin(memory, driver.buf_addr, bytes, Rights::ReadWrite)?;
+        ring.begins_on_page()?;
         let record = self.records.pin(memory, driver.db_addr)?;
         let mut head: [u8; CreateCqIn::BYTES] = begin(opcode::CREATE_CQ, granted.uid, 0);
         let context = CreateCqIn::CQ_CONTEXT.of_mut(&mut head);
@@ -234,7 +232,6 @@ impl Session {
             CqContext::CQE_COMP_EN.set(context, 1);
             CqContext::MINI_CQE_RES_FORMAT.set(context, mini(&core, driver.cqe_comp_res_format)?);
         }
-        CqContext::PAGE_OFFSET.set(context, ring.quantized_offset(OFFSET_BITS)?);
         CqContext::LOG_CQ_SIZE.set(context, entries.ilog2());
         CqContext::UAR_PAGE.set(context, uar & 0xff_ffff);
         CqContext::C_EQN_OR_APU_ELEMENT.set(context, eqn.into());
@@ -295,12 +292,12 @@ impl Session {
             }
             let bytes = u64::from(entries) * u64::from(driver.cqe_size);
             let ring = Umem::pin(core.memory.as_ref(), driver.buf_addr, bytes, Rights::ReadWrite)?;
+            ring.begins_on_page()?;
             let mut head: [u8; ModifyCqIn::BYTES] = begin(opcode::MODIFY_CQ, uid, RESIZE.0);
             ModifyCqIn::CQN.set(&mut head, cq.cqn);
             ModifyCqIn::MODIFY_FIELD_SELECT_RESIZE_FIELD_SELECT.set(&mut head, RESIZE.1);
             let context = ModifyCqIn::CQ_CONTEXT.of_mut(&mut head);
             CqContext::LOG_CQ_SIZE.set(context, entries.ilog2());
-            CqContext::PAGE_OFFSET.set(context, ring.quantized_offset(OFFSET_BITS)?);
             CqContext::CQE_SZ
                 .set(context, if cq.cqe_bytes == 128 { stride::BYTES_128 } else { stride::BYTES_64 });
             let mut input = head.to_vec();

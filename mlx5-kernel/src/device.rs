@@ -30,6 +30,12 @@ pub trait CommandQueue: Send + Sync + fmt::Debug {
         false
     }
 
+    /// The same, and other memory behind the key: start, length and size of pages of `context`, and `entries` for all of its pages (Linux
+    /// `drivers/infiniband/hw/mlx5/mr.c`, `umr_rereg_pas`). `false` where there is no such way, or no room for so many.
+    fn set_key_memory(&self, _index: u32, _context: &[u8; 64], _entries: &[u8]) -> bool {
+        false
+    }
+
     /// Writes entries of a translation into a key that this side has made with room for them, from the unit of 16 bytes at `unit` on:
     /// two pages to a unit, or one piece. As above no command does that (`drivers/infiniband/hw/mlx5/umr.c`, `mlx5r_umr_update_xlt`).
     /// `false` where there is no such way, or no such key.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use pollux_mlx5_abi::caps::general::GeneralCaps;
 use pollux_mlx5_abi::command::mkey::{CreateMkeyIn, MkeyContext, access_mode};
 use pollux_mlx5_abi::command::opcode;
+use pollux_mlx5_abi::paging::PRESENT;
 use pollux_uverbs::abi::flags::{Access, Advice, Rereg};
 use pollux_uverbs::abi::id;
 use pollux_uverbs::abi::ioctl_verbs::Sge;
@@ -96,23 +97,45 @@ fn check_access(core: &Core, access: Access) -> Result<(), Errno> {
     Ok(())
 }
 
+/// Whether a key can get other rights. Source: Linux `drivers/infiniband/hw/mlx5/umr.c`, `mlx5r_umr_can_reconfig`.
+fn can_change(core: &Core, now: Access, wanted: Access) -> bool {
+    let changes = now ^ wanted;
+    let fixed = core.caps.has(GeneralCaps::UMR_MODIFY_ATOMIC_DISABLED);
+    !changes.intersects(Access::RELAXED_ORDERING | Access::ON_DEMAND)
+        && !(changes.contains(Access::REMOTE_ATOMIC) && fixed)
+}
+
 /// Makes the key of a range: index, and the key with its variable bits.
 fn create_key(core: &Core, pdn: u32, umem: &Umem, iova: u64, access: Access) -> Result<(u32, u32), Errno> {
     let log_page = umem.log_page(iova);
     let pages = umem.pages(log_page, 0);
     // Two entries an octword.
-    let octwords = u32::try_from((pages.len() / 8).div_ceil(2)).map_err(|_| Errno::EINVAL)?;
+    let octwords = |pages: usize| u32::try_from(pages.div_ceil(2)).map_err(|_| Errno::EINVAL);
+    let count = pages.len() / 8;
     let mut head: [u8; CreateMkeyIn::BYTES] = begin(opcode::CREATE_MKEY, 0, 0);
-    CreateMkeyIn::TRANSLATIONS_OCTWORD_ACTUAL_SIZE.set(&mut head, octwords);
+    CreateMkeyIn::TRANSLATIONS_OCTWORD_ACTUAL_SIZE.set(&mut head, octwords(count)?);
     let context = CreateMkeyIn::MEMORY_KEY_MKEY_ENTRY.of_mut(&mut head);
-    set_rights(core, context, pdn, access);
+    set_range(core, context, pdn, umem, iova, access);
     MkeyContext::ACCESS_MODE_1_0.set(context, access_mode::MTT);
     MkeyContext::QPN.set(context, 0xff_ffff);
+    MkeyContext::UMR_EN.set(context, 1);
+    MkeyContext::TRANSLATIONS_OCTWORD_SIZE.set(context, octwords(room(count))?);
+    make_key(core, &mut head, &pages)
+}
+
+/// Writes rights and range of a key into its context.
+fn set_range(core: &Core, context: &mut [u8; 64], pdn: u32, umem: &Umem, iova: u64, access: Access) {
+    set_rights(core, context, pdn, access);
     MkeyContext::START_ADDR.set(context, iova);
     MkeyContext::LEN.set(context, umem.bytes);
-    MkeyContext::TRANSLATIONS_OCTWORD_SIZE.set(context, octwords);
-    MkeyContext::LOG_PAGE_SIZE.set(context, log_page);
-    make_key(core, &mut head, &pages)
+    MkeyContext::LOG_PAGE_SIZE.set(context, umem.log_page(iova));
+}
+
+/// For how many pages a key is made that is to have `pages` now. mlx5_ib takes keys out of a cache, which has them for four pages, for
+/// eight and so on; larger ones fit exactly. Source: Linux `drivers/infiniband/hw/mlx5/mr.c`, `mlx5_mkey_cache_init`;
+/// `mlx5_ib.h`, `MLX5_MR_CACHE_PERSISTENT_ENTRY_MIN_DESCS`, `MKEY_CACHE_LAST_STD_ENTRY`.
+fn room(pages: usize) -> usize {
+    if pages > 1 << 20 { pages } else { pages.next_power_of_two().max(4) }
 }
 
 impl Session {
@@ -178,8 +201,8 @@ impl Session {
         Ok(Mr { index: Some(index), key, pd, memory: Memory::Pinned(umem), bytes, iova, access })
     }
 
-    /// `REREG_MR`: the same key where only rights or the domain change, and the device has a way to; else a new one in its place, as
-    /// mlx5_ib does where the old one cannot be changed. Source: Linux `drivers/infiniband/hw/mlx5/mr.c`, `mlx5_ib_rereg_user_mr`.
+    /// `REREG_MR`: the same key where the device has a way to change it and it has room for the pages; else a new one in its place, as mlx5_ib
+    /// does. Source: Linux `drivers/infiniband/hw/mlx5/mr.c`, `mlx5_ib_rereg_user_mr`.
     pub(crate) fn rereg_mr(&mut self, command: &mut WriteCall<'_>) -> Result<(), Errno> {
         let request: ReregMr = command.request()?;
         let flags = Rereg::from_bits(request.flags).filter(|flags| !flags.is_empty()).ok_or(Errno::EINVAL)?;
@@ -196,7 +219,14 @@ impl Session {
         };
         check_access(&self.core, access)?;
         let pd = if flags.contains(Rereg::PD) { request.pd_handle } else { mr.pd };
-        if !translation && self.change_rights(request.mr_handle, pd, access)? {
+        let is_changed = match translation {
+            false => self.change_rights(request.mr_handle, pd, access)?,
+            true => {
+                let (start, length, iova) = (request.start, request.length, request.hca_va);
+                self.change_memory(request.mr_handle, &Wanted { pd, start, length, iova, access })?
+            }
+        };
+        if is_changed {
             let key = self.handles.get::<Mr>(request.mr_handle)?.key;
             command.core_out.write(ReregMrResp { lkey: key, rkey: key }.as_bytes());
             return Ok(());
@@ -224,17 +254,41 @@ impl Session {
         Ok(())
     }
 
-    /// Gives a region other rights, or another domain, under its key; `false` where that cannot be done. Source of what can be: Linux
-    /// `drivers/infiniband/hw/mlx5/umr.c`, `mlx5r_umr_can_reconfig`.
+    /// Gives a region other memory under its key, with whatever else changes; `false` where that cannot be done. Source: Linux
+    /// `drivers/infiniband/hw/mlx5/mr.c`, `can_use_umr_rereg_pas`.
+    fn change_memory(&mut self, handle: u32, wanted: &Wanted) -> Result<bool, Errno> {
+        let &Wanted { pd, start, length, iova, access } = wanted;
+        let core = Arc::clone(&self.core);
+        let pdn = self.handles.get::<Pd>(pd)?.pdn;
+        let mr = self.handles.get::<Mr>(handle)?;
+        let (Some(index), Memory::Pinned(_)) = (mr.index, &mr.memory) else { return Ok(false) };
+        if !can_change(&core, mr.access, access) {
+            return Ok(false);
+        }
+        let umem = Umem::pin(core.memory.as_ref(), start, length, Umem::rights(access))?;
+        let mut context = [0; 64];
+        set_range(&core, &mut context, pdn, &umem, iova, access);
+        // Entries that are written into a key say that their pages are there, as those it is made with need not.
+        let mut pages = umem.pages(umem.log_page(iova), PRESENT);
+        // The list is a whole number of octwords.
+        pages.resize(pages.len().next_multiple_of(16), 0);
+        if !core.firmware.queue.set_key_memory(index, &context, &pages) {
+            return Ok(false);
+        }
+        let mr = self.handles.get_mut::<Mr>(handle)?;
+        (mr.pd, mr.access, mr.bytes, mr.iova) = (pd, access, umem.bytes, iova);
+        mr.memory = Memory::Pinned(umem);
+        self.handles.adopt(handle, &[pd]);
+        Ok(true)
+    }
+
+    /// Gives a region other rights, or another domain, under its key; `false` where that cannot be done.
     fn change_rights(&mut self, handle: u32, pd: u32, access: Access) -> Result<bool, Errno> {
         let core = Arc::clone(&self.core);
         let pdn = self.handles.get::<Pd>(pd)?.pdn;
         let mr = self.handles.get::<Mr>(handle)?;
         let (Some(index), Memory::Pinned(umem)) = (mr.index, &mr.memory) else { return Ok(false) };
-        let changes = mr.access ^ access;
-        let fixed = core.caps.has(GeneralCaps::UMR_MODIFY_ATOMIC_DISABLED);
-        let anew = changes.intersects(Access::RELAXED_ORDERING | Access::ON_DEMAND);
-        if anew || changes.contains(Access::REMOTE_ATOMIC) && fixed {
+        if !can_change(&core, mr.access, access) {
             return Ok(false);
         }
         let rights = Umem::rights(access);

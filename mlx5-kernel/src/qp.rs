@@ -3,7 +3,7 @@
 
 mod group;
 mod modify;
-mod path;
+pub(crate) mod path;
 mod query;
 mod raw;
 mod rss;
@@ -260,6 +260,9 @@ impl Session {
         let has_send = table.is_none() || request.max_send_wr != 0;
         // A receiver of XRC has its domain in place of a protection domain, and no completion queues.
         let is_receiver = QpType(request.qp_type) == QpType::XRC_TGT;
+        if is_receiver {
+            self.handles.get::<Xrcd>(request.pd_handle).map_err(|_| Errno::EINVAL)?;
+        }
         self.make_qp(&Wanted {
             kind: request.qp_type.into(),
             pd: (!is_receiver).then_some(request.pd_handle),
@@ -355,7 +358,9 @@ impl Session {
         if QpType(request.qp_type) != QpType::XRC_TGT {
             return Err(Errno::EINVAL);
         }
-        let domain = Arc::clone(&self.handles.get::<Xrcd>(request.pd_handle)?.domain);
+        // Of domains the older form says so.
+        let xrcd = self.handles.get::<Xrcd>(request.pd_handle).map_err(|_| Errno::EINVAL)?;
+        let domain = Arc::clone(&xrcd.domain);
         let qp = domain.receiver(request.qpn).ok_or(Errno::EINVAL)?;
         locked(&qp).handles += 1;
         let wanted = Wanted {

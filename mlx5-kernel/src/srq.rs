@@ -210,6 +210,10 @@ impl Session {
 
     fn make_written_srq(&mut self, request: &CreateXsrq, command: &mut WriteCall<'_>) -> Result<(), Errno> {
         let kind = SrqType(request.srq_type);
+        if kind == SrqType::XRC {
+            // Of domains the older form says so.
+            self.handles.get::<Xrcd>(request.xrcd_handle).map_err(|_| Errno::EINVAL)?;
+        }
         let made = self.make_srq(&Wanted {
             kind,
             pd: request.pd_handle,
@@ -235,8 +239,9 @@ impl Session {
 
     fn make_srq(&mut self, wanted: &Wanted<'_>) -> Result<Made, Errno> {
         let core = Arc::clone(&self.core);
+        // Of tag matching the device has lists of no length: Linux `drivers/infiniband/hw/mlx5/srq.c`, `mlx5_ib_create_srq`.
         if wanted.kind != SrqType::BASIC && wanted.kind != SrqType::XRC {
-            return Err(Errno::EOPNOTSUPP);
+            return Err(Errno::EINVAL);
         }
         let is_xrc = wanted.kind == SrqType::XRC;
         let caps = &core.caps;

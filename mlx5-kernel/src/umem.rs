@@ -88,6 +88,12 @@ impl Umem {
         offset.saturating_add(self.bytes).div_ceil(page)
     }
 
+    /// The ring of a completion queue begins on a page: mlx5_ib takes none at another place in its page. Source: Linux
+    /// `drivers/infiniband/hw/mlx5/mlx5_ib.h`, `mlx5_umem_find_best_cq_quantized_pgoff`, whose mask of offsets is 0.
+    pub(crate) fn begins_on_page(&self) -> Result<(), Errno> {
+        if self.address.is_multiple_of(PAGE) { Ok(()) } else { Err(Errno::EINVAL) }
+    }
+
     /// Where a ring begins in its first page of 4 KiB, in 64ths of a page; the ring's context has `bits` for it. Source:
     /// Linux `drivers/infiniband/hw/mlx5/mem.c`, `__mlx5_umem_find_best_quantized_pgoff`.
     pub(crate) fn quantized_offset(&self, bits: u32) -> Result<u32, Errno> {

@@ -115,21 +115,6 @@ const COMMANDS: &[Command] = &[
     command!(EX_DESTROY_FLOW, DestroyFlow, (), write_destroy_flow),
 ];
 
-/// Commands that end an object: what is not there is `ENOENT`, as in their newer form.
-const ENDS: &[u32] = &[
-    w::DEALLOC_PD,
-    w::DEREG_MR,
-    w::DESTROY_CQ,
-    w::DESTROY_QP,
-    w::DESTROY_SRQ,
-    w::DESTROY_AH,
-    w::DEALLOC_MW,
-    w::CLOSE_XRCD,
-    w::EX_DESTROY_WQ,
-    w::EX_DESTROY_RWQ_IND_TBL,
-    w::EX_DESTROY_FLOW,
-];
-
 /// Carries out a command.
 pub(crate) fn write(session: &mut Session, command: &mut WriteCall<'_>) -> Result<(), Errno> {
     let Some(entry) = COMMANDS.iter().find(|entry| entry.number == command.command) else {
@@ -143,11 +128,7 @@ pub(crate) fn write(session: &mut Session, command: &mut WriteCall<'_>) -> Resul
     if command.command != w::GET_CONTEXT {
         session.granted()?;
     }
-    let result = (entry.run)(session, command);
-    match result {
-        Err(Errno::ENOENT) if !ENDS.contains(&command.command) => Err(Errno::EINVAL),
-        result => result,
-    }
+    (entry.run)(session, command)
 }
 
 impl Session {

@@ -39,7 +39,7 @@ use crate::event::VECTORS;
 use crate::fault::{FaultPlan, Faults};
 use crate::ledger::Ledger;
 use crate::memory::{Bar, GuestMemory, Host, OWN, ProcessMemory};
-use crate::memory_keys::{set_entries, set_rights};
+use crate::memory_keys::{set_entries, set_memory, set_rights};
 use crate::port::PortCounters;
 use crate::time::Clock;
 use crate::wire::Wire;
@@ -598,6 +598,17 @@ impl CommandQueue for Device {
             core.scan(bus, &self.bar);
             bus.late.settle(bus.host);
             set_rights(&mut core.keys, index, context)
+        })
+    }
+
+    fn set_key_memory(&self, index: u32, context: &[u8; 64], entries: &[u8]) -> bool {
+        let Some(inside) = self.present() else { return false };
+        let Ok(context) = MkeyContext::ref_from_bytes(context) else { return false };
+        self.act(inside, |core, bus| {
+            // What was asked for before goes to the memory of before.
+            core.scan(bus, &self.bar);
+            bus.late.settle(bus.host);
+            set_memory(&mut core.keys, index, context, entries)
         })
     }
 

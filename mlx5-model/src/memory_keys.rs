@@ -17,7 +17,7 @@ use std::cell::Cell;
 
 use crate::device::table::Table;
 use absent::{Absent, AbsentPages};
-pub(crate) use change::{change, set_entries, set_rights};
+pub(crate) use change::{change, set_entries, set_memory, set_rights};
 pub(crate) use piece::pieces_of;
 pub(crate) use reach::{read, write};
 use signature::{Signatures, Signing};

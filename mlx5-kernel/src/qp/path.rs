@@ -76,7 +76,7 @@ fn source_port(label: u32, ends: Ends) -> u32 {
 }
 
 /// The fastest rate that the device can keep and that is not above the one asked for; 0 is the port's own.
-fn rate(core: &Core, wanted: u8) -> Result<u32, Errno> {
+pub(crate) fn rate(core: &Core, wanted: u8) -> Result<u32, Errno> {
     let wanted = u32::from(wanted);
     if wanted == 0 {
         return Ok(0);
@@ -90,8 +90,11 @@ fn rate(core: &Core, wanted: u8) -> Result<u32, Errno> {
     if AddressPath::STAT_RATE.fits(rate) { Ok(rate) } else { Err(Errno::EINVAL) }
 }
 
-/// The way that a context has.
+/// The way that a context has: nothing as long as it has no port.
 pub(super) fn read(path: &[u8; AddressPath::BYTES]) -> QpDest {
+    if AddressPath::VHCA_PORT_NUM.get(path) == 0 {
+        return QpDest::default();
+    }
     let rate = AddressPath::STAT_RATE.get(path);
     QpDest {
         dgid: AddressPath::RGID_RIP.get(path),
@@ -99,7 +102,8 @@ pub(super) fn read(path: &[u8; AddressPath::BYTES]) -> QpDest {
         sgid_index: AddressPath::SRC_ADDR_INDEX.get(path) as u8,
         hop_limit: AddressPath::HOP_LIMIT.get(path) as u8,
         traffic_class: AddressPath::TCLASS.get(path) as u8,
-        sl: AddressPath::ETH_PRIO.get(path) as u8,
+        // Where InfiniBand has its level; of Ethernet the priority, in which the level was put, is not read back.
+        sl: AddressPath::SL.get(path) as u8,
         static_rate: rate.saturating_sub(RATE_OFFSET) as u8,
         is_global: 1,
         port_num: AddressPath::VHCA_PORT_NUM.get(path) as u8,

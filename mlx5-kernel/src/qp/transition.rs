@@ -124,8 +124,7 @@ impl TransportQp {
             (S::RTS, S::RTS) => op::RTS2RTS_QP,
             (S::SQE, S::RTS) => op::SQERR2RTS_QP,
             (S::SQD, S::RTS) => op::SQD_RTS_QP,
-            // mlx5_ib has no command for this step any more; the firmware has.
-            (S::RTS, S::SQD) => op::RTS2SQD_QP,
+            // Not from RTS to SQD, though the firmware has a command for that: its queue pairs come there by themselves.
             _ => return Err(Errno::EINVAL),
         };
         let mut input: [u8; TransitionIn::BYTES] = begin(code, self.uid, 0);

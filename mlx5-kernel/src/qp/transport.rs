@@ -64,7 +64,8 @@ pub(super) fn service_of(kind: QpType) -> Option<u32> {
 impl Session {
     pub(super) fn make_transport(&mut self, core: &Core, wanted: &Wanted<'_>) -> Result<Parts, Errno> {
         let kind = u8::try_from(wanted.kind).map_or(QpType(0), QpType);
-        let service = service_of(kind).ok_or(Errno::EOPNOTSUPP)?;
+        let unknown = if kind == QpType::DRIVER { Errno::EOPNOTSUPP } else { Errno::EINVAL };
+        let service = service_of(kind).ok_or(unknown)?;
         let offered = match kind {
             QpType::RC => GeneralCaps::RC,
             QpType::UC => GeneralCaps::UC,
@@ -99,6 +100,9 @@ impl Session {
         if kind == QpType::XRC_TGT {
             return self.make_receiver(core, wanted, input);
         }
+        if wanted.xrcd.is_some() {
+            return Err(Errno::EINVAL);
+        }
         self.make_with_rings(core, wanted, kind, input)
     }
 
@@ -109,7 +113,11 @@ impl Session {
         wanted: &Wanted<'_>,
         mut input: [u8; CreateQpIn::BYTES],
     ) -> Result<Parts, Errno> {
-        let xrcd = wanted.xrcd.ok_or(Errno::EINVAL)?;
+        let of_others = [wanted.pd, wanted.send_cq, wanted.recv_cq, wanted.table];
+        if of_others.iter().any(Option::is_some) {
+            return Err(Errno::EINVAL);
+        }
+        let xrcd = wanted.xrcd.ok_or(Errno::ENOENT)?;
         let domain = Arc::clone(&self.handles.get::<Xrcd>(xrcd)?.domain);
         let own = core.own_numbers()?;
         let context = CreateQpIn::QPC.of_mut(&mut input);
@@ -121,12 +129,9 @@ impl Session {
         QpContext::SRQN_RMPN_XRQN.set(context, own.srqn);
         QpContext::XRCD.set(context, domain.number);
         QpContext::USER_INDEX.set(context, DEFAULT_USER_INDEX);
-        let driver: CreateQp = udata::strict(wanted.driver, 0)?;
-        CreateQpIn::ECE.set(&mut input, ece(core, driver.ece_options));
         let mut output = CreateQpOut::ZERO;
         core.execute(&input, &mut output)?;
         let qpn = CreateQpOut::QPN.get(&output);
-        let ece_options = ece(core, CreateQpOut::ECE.get(&output));
         let qp = Arc::new(Mutex::new(TransportQp {
             kind: QpType::XRC_TGT,
             qpn,
@@ -150,7 +155,9 @@ impl Session {
             body: Body::Transport { qp, domain: Some(domain) },
             qpn,
             cap: wanted.cap,
-            answer: CreateQpAnswer { bfreg_index: NO_REGISTER, ece_options, ..CreateQpAnswer::default() },
+            // Linux makes it as one of the kernel's own, which the driver hears nothing of the program about, and tells it nothing:
+            // `drivers/infiniband/core/uverbs_std_types_qp.c`.
+            answer: CreateQpAnswer::default(),
             register: None,
             parents: vec![xrcd],
         })
@@ -175,9 +182,9 @@ impl Session {
         if !has_receive {
             (cap.max_recv_wr, cap.max_recv_sge) = (0, 0);
         }
-        let pd = wanted.pd.ok_or(Errno::EINVAL)?;
-        let send_cq = wanted.send_cq.or(wanted.recv_cq).ok_or(Errno::EINVAL)?;
-        let recv_cq = if initiates { None } else { Some(wanted.recv_cq.unwrap_or(send_cq)) };
+        let pd = wanted.pd.ok_or(Errno::ENOENT)?;
+        let send_cq = wanted.send_cq.ok_or(Errno::ENOENT)?;
+        let recv_cq = if initiates { None } else { Some(wanted.recv_cq.ok_or(Errno::ENOENT)?) };
         let srq = if initiates { None } else { wanted.srq };
         let mut parents = vec![pd, send_cq];
         parents.extend(recv_cq.into_iter().chain(srq));
@@ -237,10 +244,6 @@ impl Session {
         if let Some(cqn) = recv_cqn {
             QpContext::CQN_RCV.set(context, cqn);
         }
-        if has_receive {
-            QpContext::LOG_RQ_STRIDE.set(context, driver.rq_wqe_shift - LOG_SEGMENT);
-            QpContext::LOG_RQ_SIZE.set(context, driver.rq_wqe_count.ilog2());
-        }
         match driver.sq_wqe_count {
             0 => QpContext::NO_SQ.set(context, 1),
             blocks => QpContext::LOG_SQ_SIZE.set(context, blocks.ilog2()),
@@ -256,6 +259,14 @@ impl Session {
             QpContext::PAGE_OFFSET.set(context, rings.quantized_offset(OFFSET_BITS)?);
             Some(rings)
         };
+        if has_receive {
+            let log = driver.rq_wqe_count.ilog2();
+            if !QpContext::LOG_RQ_SIZE.fits(log) {
+                return Err(Errno::EINVAL);
+            }
+            QpContext::LOG_RQ_STRIDE.set(context, driver.rq_wqe_shift - LOG_SEGMENT);
+            QpContext::LOG_RQ_SIZE.set(context, log);
+        }
         let record = self.records.pin(memory, driver.db_addr)?;
         QpContext::DBR_ADDR.set(context, record.dma);
         let (uar, register) = self.register_of(&driver)?;
@@ -342,11 +353,8 @@ fn check(
         // A ring that nobody asked for.
         return if driver.rq_wqe_count == 0 { Ok(()) } else { Err(Errno::EINVAL) };
     }
-    let entries = driver.rq_wqe_count;
-    let is_ring = entries.is_power_of_two()
-        && entries <= most
-        && fits(entries.ilog2(), QpContext::LOG_RQ_SIZE)
-        && (LOG_SEGMENT..=LOG_ENTRY_MAX).contains(&driver.rq_wqe_shift);
+    // Any number of entries, of which the device has the power of two that is in it.
+    let is_ring = driver.rq_wqe_count != 0 && (LOG_SEGMENT..=LOG_ENTRY_MAX).contains(&driver.rq_wqe_shift);
     if is_ring { Ok(()) } else { Err(Errno::EINVAL) }
 }
 

@@ -165,6 +165,10 @@ impl CommandQueue for Watch {
         CommandQueue::identity(self.device.as_ref())
     }
 
+    fn set_key_memory(&self, index: u32, context: &[u8; 64], entries: &[u8]) -> bool {
+        self.device.set_key_memory(index, context, entries)
+    }
+
     fn is_gone(&self) -> bool {
         self.device.is_gone()
     }

@@ -405,6 +405,6 @@ fn rules_that_make_no_sense_are_refused() {
     let no_port = FlowRule { port: 2, ..field.rule(0, 0, &specs) };
     assert_eq!(errno(field.try_add(&no_port)), Errno::EINVAL);
     let no_queue = FlowRule { qp: QpHandle(999), ..field.rule(0, 0, &specs) };
-    assert_eq!(errno(field.try_add(&no_queue)), Errno::EINVAL);
+    assert_eq!(errno(field.try_add(&no_queue)), Errno::ENOENT);
     field.close();
 }

@@ -16,4 +16,5 @@ mod matcher;
 mod memory;
 mod queue;
 mod rate;
+mod refusal;
 mod transport;

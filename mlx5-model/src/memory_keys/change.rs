@@ -112,13 +112,27 @@ pub(crate) fn change(
     Ok(())
 }
 
+/// Fields of a key's rights and its domain.
+const RIGHTS: u64 = mask::LR | mask::LW | mask::RR | mask::RW | mask::A | mask::PD;
+
 /// Gives a key of the kernel's the rights and the domain of a context, as an entry of the kernel's own queue would; whether it is one.
 pub(crate) fn set_rights(keys: &mut Keys, index: u32, wanted: &MkeyContext) -> bool {
-    const RIGHTS: u64 = mask::LR | mask::LW | mask::RR | mask::RW | mask::A;
     if keys.table().owner(index) != Some(0) {
         return false;
     }
-    keys.replace(index, |key| apply(key, RIGHTS | mask::PD, wanted));
+    keys.replace(index, |key| apply(key, RIGHTS, wanted));
+    true
+}
+
+/// Gives a key of the kernel's other memory too: all pages of the context's range. Whether it is one with room for them.
+pub(crate) fn set_memory(keys: &mut Keys, index: u32, wanted: &MkeyContext, list: &[u8]) -> bool {
+    if !set_entries(keys, index, 0, list) {
+        return false;
+    }
+    keys.replace(index, |key| {
+        apply(key, RIGHTS | mask::START_ADDR | mask::LEN, wanted);
+        key.translation.settle(key.start, Some(wanted.log_page_size & 0x1f));
+    });
     true
 }
 

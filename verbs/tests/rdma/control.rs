@@ -151,6 +151,27 @@ fn a_region_keeps_its_keys_when_its_rights_change() {
 }
 
 #[test]
+fn a_region_keeps_its_keys_when_its_memory_changes() {
+    let rig = Rig::stepped();
+    let mut mr = Mr::allocate(&rig.far.pd, 8192, all_rights()).expect("memory");
+    let keys = (mr.lkey(), mr.rkey());
+    let before = mr.replace(rig.far.context.reserve(4096).expect("memory")).expect("other memory");
+    assert_eq!((mr.lkey(), mr.rkey()), keys);
+    // What a peer writes is there, and what was there before stays as it was; past the end is nothing.
+    for (at, status) in [(100, WcStatus::SUCCESS), (4092, WcStatus::REM_ACCESS_ERR)] {
+        let (mut near, _far) = rig.pair(&QpOptions::new(QpKind::Rc).inline(64));
+        let mut batch = near.qp.batch();
+        batch.write(1, mr.address() + at, keys.1).inline(b"written").signalled();
+        batch.ring().expect("posted");
+        assert_eq!(rig.completions(&mut near.cq, 1)[0].status, status);
+    }
+    let (mut seen, mut old) = ([0; 7], [0; 7]);
+    mr.read(100, &mut seen);
+    before.copy_out(100, &mut old);
+    assert_eq!((&seen, old), (b"written", [0; 7]));
+}
+
+#[test]
 fn regions_are_read_and_written_by_copies() {
     let rig = Rig::stepped();
     let mr = Mr::allocate(&rig.near.pd, 4096, all_rights()).expect("memory");
