@@ -4,10 +4,11 @@
 use pollux_explain::Explainer;
 use pollux_explain::line::{Line, parse};
 
-const RECORDS: [(&str, &str); 3] = [
+const RECORDS: [(&str, &str); 4] = [
     ("linux-6.12", include_str!("../../mlx5-kernel/tests/golden/linux-6.12.txt")),
     ("l2fwd-verbs", include_str!("../../mlx5-kernel/tests/golden/l2fwd-verbs.txt")),
     ("l2fwd-devx", include_str!("../../mlx5-kernel/tests/golden/l2fwd-devx.txt")),
+    ("rdma", include_str!("../../mlx5-kernel/tests/golden/rdma.txt")),
 ];
 
 /// What the titles of a record's calls are, in order, each once.

@@ -11,3 +11,5 @@ mod originals;
 mod record;
 mod reset;
 mod soak;
+#[path = "../rdma_calls/tour.rs"]
+mod tour;

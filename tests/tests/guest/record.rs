@@ -1,13 +1,17 @@
-//! Every uverbs call of l2fwd and what Linux answered, held against the record; the in-process door is held against the same
-//! (`apps/tests/calls.rs`). `cargo xtask vm --record` writes the record anew.
+//! Every uverbs call of l2fwd, and of a tour of RDMA's objects, and what Linux answered, held against the record; the in-process
+//! kernel is held against the same (`apps/tests/calls.rs`, `tests/rdma_calls.rs`). `cargo xtask vm --record` writes the record anew.
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use pollux_explain::normal::{self, differences};
+use pollux_verbs::{Context, Options};
 
-use crate::bed::{FUNCTIONS, ask, here, ibdev, is_recorded_kernel, keep, ours, recording};
+use crate::bed::{FUNCTIONS, ask, here, ibdev, is_recorded_kernel, keep, netdev, ours, recording, run, wait};
 use crate::forward::{arguments, ends_well, started, up};
+use crate::tour;
 
 /// What l2fwd with these keys asked of the first function.
 fn calls_of(keys: &str) -> String {
@@ -43,16 +47,32 @@ fn has_blue_flame(calls: &str) -> bool {
     words.get(8..16).is_some_and(|size| size != "00000000")
 }
 
-fn agrees(keys: &str, name: &str, recorded: &str) {
+/// What RDMA's objects on the first function asked.
+fn rdma_calls() -> String {
+    let drivers = up();
+    let near = netdev(FUNCTIONS[0]).expect("an interface");
+    run(&format!("ip address add {}/24 dev {near}", tour::ADDRESS));
+    let device = pollux_verbs::find(Path::new("/"), FUNCTIONS[0]).expect("a device");
+    let address = tour::ADDRESS.parse().expect("an address");
+    wait("a GID of the address", Duration::from_secs(10), || {
+        let context = Context::open_device(&device, Options::default()).expect("a context");
+        context.gid_of(1, address).expect("a table")
+    });
+    let said = tour::calls(|| device.open().expect("the device's file"));
+    drivers.unload();
+    said
+}
+
+fn agrees(name: &str, recorded: &str, calls: impl Fn() -> String) {
     if !here() {
         return;
     }
-    let mut said = calls_of(keys);
+    let mut said = calls();
     for _ in 1..LOADS {
         if has_blue_flame(&said) {
             break;
         }
-        said = calls_of(keys);
+        said = calls();
     }
     if recording() {
         keep(name, &said);
@@ -85,18 +105,19 @@ fn asked(calls: &str) -> String {
 
 #[test]
 fn l2fwd_with_verbs_objects() {
-    agrees(
-        ",dv_flow_en=0",
-        "l2fwd-verbs.txt",
-        include_str!("../../../mlx5-kernel/tests/golden/l2fwd-verbs.txt"),
-    );
+    agrees("l2fwd-verbs.txt", include_str!("../../../mlx5-kernel/tests/golden/l2fwd-verbs.txt"), || {
+        calls_of(",dv_flow_en=0")
+    });
 }
 
 #[test]
 fn l2fwd_with_devx_objects() {
-    agrees(
-        ",dv_flow_en=1",
-        "l2fwd-devx.txt",
-        include_str!("../../../mlx5-kernel/tests/golden/l2fwd-devx.txt"),
-    );
+    agrees("l2fwd-devx.txt", include_str!("../../../mlx5-kernel/tests/golden/l2fwd-devx.txt"), || {
+        calls_of(",dv_flow_en=1")
+    });
+}
+
+#[test]
+fn objects_of_rdma() {
+    agrees("rdma.txt", include_str!("../../../mlx5-kernel/tests/golden/rdma.txt"), rdma_calls);
 }
