@@ -101,8 +101,8 @@ fn check_access(core: &Core, access: Access) -> Result<(), Errno> {
 fn can_change(core: &Core, now: Access, wanted: Access) -> bool {
     let changes = now ^ wanted;
     let fixed = core.caps.has(GeneralCaps::UMR_MODIFY_ATOMIC_DISABLED);
-    !changes.intersects(Access::RELAXED_ORDERING | Access::ON_DEMAND)
-        && !(changes.contains(Access::REMOTE_ATOMIC) && fixed)
+    let anew = changes.intersects(Access::RELAXED_ORDERING | Access::ON_DEMAND);
+    !(anew || changes.contains(Access::REMOTE_ATOMIC) && fixed)
 }
 
 /// Makes the key of a range: index, and the key with its variable bits.

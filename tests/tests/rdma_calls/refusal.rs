@@ -206,8 +206,8 @@ impl Raw {
         }
         if let Ok(mr) = self.context.reg_dm_mr(self.pd, dm, 0, 64, Access::LOCAL_WRITE) {
             drop(self.context.free_dm(dm));
-            // SAFETY: it is the device's memory.
             let change = MrChange { access: Some(Access::empty()), ..MrChange::default() };
+            // SAFETY: it is the device's memory.
             drop(unsafe { self.context.rereg_mr(mr.handle, &change, Driver::none()) });
             drop(self.context.dereg_mr(mr.handle));
         }
