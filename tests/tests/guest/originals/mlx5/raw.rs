@@ -10,7 +10,7 @@ use crate::bed::{here, read, run, wait};
 const UDP: &[&str] = &["-J", "10.0.9.1", "-j", "10.0.9.2", "-K", "5000", "-k", "6000"];
 
 /// A server that gets each frame by its rule, and a copy.
-const SNIFFER: &[&str] = &["--sniffer", "-n", "400"];
+const SNIFFER: &[&str] = &["--sniffer"];
 
 /// The MAC address of a device's port, whose interface may be in another namespace: of its first GID, which Linux makes of it.
 fn mac(device: &Device) -> String {
@@ -43,15 +43,18 @@ fn run_pair([(server, to_server), (client, to_client)]: [(Program, &[&str]); 2],
     let [first, second] = devices();
     let bytes = size.to_string();
     let (near, far) = (mac(first), mac(second));
-    let usual = ["-n", "200", "-F", "-s", &bytes];
+    let count = |more: &[&str]| if more == SNIFFER { ["-n", "400"] } else { ["-n", "200"] };
+    let usual = ["-F", "-s", &bytes];
     let to_receive = ["--server", "-B", &near, "-E", &far];
     let to_send = ["--client", "-B", &far, "-E", &near];
     let ends = measured(|| {
-        let receiver = server.start(first, &[&to_receive, &usual, to_server].concat(), None);
+        let receiver =
+            server.start(first, &[&to_receive[..], &usual, &count(to_server)[..], to_server].concat(), None);
         wait("a queue pair that receives", LIMIT, || receives(first).then_some(()));
         // The original posts its receives right after that.
         std::thread::sleep(Duration::from_millis(500));
-        let sender = client.start(second, &[&to_send, &usual, to_client].concat(), None);
+        let sender =
+            client.start(second, &[&to_send[..], &usual, &count(to_client)[..], to_client].concat(), None);
         [sender, receiver].map(|end| end.finish(LIMIT))
     });
     for (end, (program, more)) in ends.iter().zip([(&client, to_client), (&server, to_server)]) {
