@@ -284,13 +284,20 @@ impl Uars {
             return Ok(None);
         }
         let mut pages = locked(&self.pages);
+        if self.most.is_some() {
+            // Where pages are few they are for send queues: these arm at one of theirs, or at one that theirs can be.
+            if let Some(uar) = least(&mut pages) {
+                return Ok(Some(uar));
+            }
+            if self.device.register_bytes > 0
+                && let Ok(made) = self.allocate(true)
+            {
+                return Ok(Some(made.listed(&mut pages)));
+            }
+        }
         match self.one_more(&mut pages, false) {
             Ok(made) => Ok(Some(made.listed(&mut pages))),
-            Err(error) => {
-                // The page of the fewest: each queue on it keeps a handle.
-                let least = living(&mut pages).into_iter().min_by_key(|uar| Arc::strong_count(&uar.page));
-                shared(&self.device, least, error).map(Some)
-            }
+            Err(error) => shared(&self.device, least(&mut pages), error).map(Some),
         }
     }
 
@@ -526,6 +533,11 @@ fn living(pages: &mut Vec<Weak<UarPage>>) -> Vec<Uar> {
         Some(Uar { page, object })
     });
     living.collect()
+}
+
+/// The page that the fewest queues have: each keeps a handle.
+fn least(pages: &mut Vec<Weak<UarPage>>) -> Option<Uar> {
+    living(pages).into_iter().min_by_key(|uar| Arc::strong_count(&uar.page))
 }
 
 /// A page of another's, where none is to be had.

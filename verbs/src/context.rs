@@ -63,7 +63,8 @@ pub struct Options {
     /// Pages between the process's addresses and those that the device is told. 0 but in tests, where a confusion of the two
     /// shall lead nowhere.
     pub address_shift_pages: u64,
-    /// The most doorbell pages (UARs) that its queues take; those that come after share registers, under a lock. Without a limit each
+    /// The most doorbell pages (UARs) that its queues take; those that come after share registers, under a lock,
+    /// and completion queues take none for themselves. Without a limit each
     /// queue has a page to itself as long as the device has one, so that threads that post to queue pairs of their own do not
     /// wait for each other. For programs of thousands of queue pairs, whose pages others would lack. Kernels before 5.7, and
     /// rxe, have no such pages.

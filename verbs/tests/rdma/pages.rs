@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use pollux_mlx5_kernel::DoorProfile;
 use pollux_mlx5_model::Model;
+use pollux_mlx5_model::ledger::Crossing;
 use pollux_verbs::{CompletionChannel, Cq, CqOptions, Mr, Options, QpKind, QpOptions, WcStatus};
 
 use crate::rig::{End, Rig, Side, all_rights, connect};
@@ -88,6 +89,11 @@ fn a_context_takes_no_more_pages_than_it_may() {
             (near, far)
         })
         .collect();
+    // Its page takes copied entries, though a completion queue had it first.
+    let copied = || rig.near.model.ledger().of(Crossing::BlueFlame).transfers;
+    let before = copied();
+    write(&rig, &mut ends);
+    assert!(copied() > before, "no entry was copied");
     ends.push(rig.pair(&options()));
     write(&rig, &mut ends);
 }
