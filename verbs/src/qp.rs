@@ -72,7 +72,7 @@ pub struct QpAttributes {
     pub alternate: Option<(Path, u16, u8)>,
     /// Path migration state: 0 migrated, 1 rearm, 2 armed.
     pub migration: Option<u8>,
-    /// Requests the event `SQ_DRAINED` in the transition to SQD.
+    /// Requests the event `SQ_DRAINED` in the transition to SQD, which Linux's mlx5_ib refuses.
     pub notify_drained: Option<bool>,
     /// Rate limit in kbit/s.
     pub rate_limit: Option<u32>,
@@ -600,7 +600,7 @@ impl Qp {
     /// [`post_linked`](Self::post_linked) as they stand. The region is cut from its start into as many pieces of `bytes` bytes as
     /// [`sizes`](Self::sizes) says that there are receives. A completion of such a receive has its piece's index as
     /// [`id`](crate::Wc::id): piece `id * bytes..(id + 1) * bytes` of the region holds the message (of datagrams, 40 bytes of
-    /// network header before it). The queue keeps the region. On rxe, whose kernel changes entries, each is written again.
+    /// network header before it). The queue pair keeps the region as long as it lives. On rxe, whose kernel changes entries, each is written again.
     ///
     /// A piece may be overwritten as soon as it is posted again, so read it before.
     ///
@@ -613,14 +613,16 @@ impl Qp {
         }
         let first = bytes.checked_mul(pieces).filter(|all| *all <= mr.bytes() && *all > 0);
         let first = first.and_then(|_| mr.span(0..bytes)).ok_or(SHORT)?;
+        each!(&self.side, qp => qp.may_link())?;
         if !self.attached.keep(mr) {
             return Err(FOREIGN);
         }
         each!(&mut self.side, qp => qp.link_receives(first.span()))
     }
 
-    /// Posts the next `count` receives of a [linked](Self::link_receives) queue, of which the first after linking is piece 0, and
-    /// each further one the piece behind, around at the end. Hot: a store to memory, whatever `count` is.
+    /// Posts the next `count` receives of a [linked](Self::link_receives) queue, piece after piece and around at the end: from piece 0
+    /// on where nothing was posted before, else from where the device says; go by [`id`](crate::Wc::id). Hot: a store to memory,
+    /// whatever `count` is, but for rxe.
     ///
     /// # Errors
     /// The queue is not linked, or so many are not free: then none is posted.

@@ -112,7 +112,9 @@ fn a_linked_queue_takes_linked_receives_alone() {
     let mut receives = far.qp.receives().expect("its own");
     receives.mr(7, &mr, 0..PIECE);
     receives.ring().expect("posted");
-    wrong(far.qp.link_receives(&mr, PIECE), "posted receives");
+    let another = region(&rig);
+    wrong(far.qp.link_receives(&another, PIECE), "posted receives");
+    another.deregister().map_err(|refused| refused.0).expect("not kept");
     goes(&rig, (&mut near, &mut far), None, &mr, 0..1);
     // Too short a region, no bytes, and another card's region.
     let foreign = Mr::allocate(&rig.near.pd, PIECE * DEPTH as usize, Access::LOCAL_WRITE).expect("memory");

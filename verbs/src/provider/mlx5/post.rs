@@ -19,7 +19,7 @@ pub(crate) mod track;
 mod window;
 
 use crate::mr::Piece;
-use crate::provider::request::NO_RECEIVES;
+use crate::provider::request::{NO_RECEIVES, NOT_IDLE};
 
 use pollux_eal::region::Zone;
 use pollux_mlx5_abi::wqe::{AddressVector, BLOCK_BYTES, Completion, InlineHeader};
@@ -212,6 +212,14 @@ impl Poster {
         self.keys.follow();
         let Self { ring, recv_ring, recv, keys, .. } = self;
         Some(Receives::begin(recv.as_mut()?, keys, ring.record(), recv_ring))
+    }
+
+    /// Whether its receive queue can be linked now.
+    ///
+    /// # Errors
+    /// There is no such queue, or receives are posted.
+    pub(crate) fn may_link(&self) -> Result<(), PostError> {
+        if self.recv.as_ref().ok_or(NO_RECEIVES)?.is_idle() { Ok(()) } else { Err(NOT_IDLE) }
     }
 
     /// Links the entries of its own receive queue to pieces one after the other, the first of which is `first`.

@@ -30,6 +30,7 @@ use super::post::{Batch, Kind, Layout, Limits, Opening, Parts, PostError, Poster
 use super::srq::Srq;
 use crate::mr::Piece;
 use crate::options::{QpOptions, QpSizes};
+use crate::provider::request::NO_RECEIVES;
 use crate::provider::{Ends, QueueBase};
 use crate::view::{Errors, Gauge};
 use pollux_mlx5_common::MlxError;
@@ -353,6 +354,13 @@ impl Qp {
         match &mut self.poster {
             Some(poster) => poster,
             None => unreachable!("it is there until the queue pair is dropped"),
+        }
+    }
+
+    pub(crate) fn may_link(&self) -> Result<(), PostError> {
+        match &self.poster {
+            Some(poster) => poster.may_link(),
+            None => Err(NO_RECEIVES),
         }
     }
 

@@ -195,15 +195,22 @@ impl Qp {
         Some(Receives::new(target, refused))
     }
 
+    /// Whether its receives can be linked now.
+    ///
+    /// # Errors
+    /// There is no receive queue, or receives are posted.
+    pub(crate) fn may_link(&self) -> Result<(), PostError> {
+        let track = self.receives.as_ref().ok_or(NO_RECEIVES)?;
+        let posted = track.lock().unwrap_or_else(PoisonError::into_inner).len();
+        if posted == 0 { Ok(()) } else { Err(NOT_IDLE) }
+    }
+
     /// Links its receives to pieces one after the other, the first of which is `first`.
     ///
     /// # Errors
     /// There is no receive queue, or receives are posted.
     pub(crate) fn link_receives(&mut self, first: Span) -> Result<(), PostError> {
-        let track = self.receives.as_ref().ok_or(NO_RECEIVES)?;
-        if track.lock().unwrap_or_else(PoisonError::into_inner).len() > 0 {
-            return Err(NOT_IDLE);
-        }
+        self.may_link()?;
         self.linked = Some(Linked { first, next: 0 });
         Ok(())
     }

@@ -250,9 +250,14 @@ impl<T> Producer<T> {
         self.track.posted.places.store(to, Ordering::Release);
     }
 
+    /// Whether nothing is posted that is not known to be done.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.posted == self.done() && !self.has_kept()
+    }
+
     /// Entries have no notes from now on. `false`: some are posted that have.
     pub(crate) fn link(&mut self) -> bool {
-        let is_idle = self.posted == self.done() && !self.has_kept();
+        let is_idle = self.is_idle();
         if is_idle {
             // Seen by the consumer with the first that is committed after.
             self.track.linked.store(true, Ordering::Relaxed);
