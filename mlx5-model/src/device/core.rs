@@ -362,7 +362,7 @@ impl Core {
     fn receive_into(&mut self, bus: &mut Bus<'_>, budget: usize, room: &mut [u8]) -> usize {
         let (waits, endless) = (self.port.waits(), self.port.is_endless());
         if !self.begun {
-            let set_up = self.steering.root(Way::In).is_some()
+            let set_up = [Way::In, Way::CopyIn].iter().any(|way| self.steering.root(*way).is_some())
                 && bus.now.saturating_sub(self.last_command) >= SET_UP_TICKS;
             self.begun = set_up || !self.port.is_stored();
             if !self.begun {
@@ -389,10 +389,9 @@ impl Core {
                     break;
                 }
                 arrived => {
-                    if self.steering.root(Way::CopyIn).is_some() {
-                        self.copy(bus, Way::CopyIn, &room[..bytes]);
-                    }
-                    if arrived == Arrived::Discarded && endless {
+                    let copied = self.steering.root(Way::CopyIn).is_some()
+                        && self.copy(bus, Way::CopyIn, &room[..bytes]);
+                    if arrived == Arrived::Discarded && !copied && endless {
                         break;
                     }
                     count += 1;
@@ -402,13 +401,20 @@ impl Core {
         count
     }
 
-    /// Hands a copy of a frame that was received, or sent, to sniffers. One that finds no buffer is lost.
+    /// Hands a copy of a frame that was received, or sent, to sniffers; whether one was there. One that finds no buffer is lost, and so is one
+    /// for a hairpin queue, which would send it again.
     #[cold]
-    fn copy(&mut self, bus: &mut Bus<'_>, way: Way, frame: &[u8]) {
+    fn copy(&mut self, bus: &mut Bus<'_>, way: Way, frame: &[u8]) -> bool {
         let headers = Headers::parse(frame, 0);
         self.steering.classify_copy(way, frame, &headers, &self.tunnels);
-        self.deliver(bus, frame, &headers, false, None);
+        let (Steering { deliveries, tirs, .. }, receivers) = (&mut self.steering, &self.receivers);
+        deliveries.retain(|delivery| {
+            let dispatch = tirs.get(delivery.tir).map(|tir| &tir.dispatch);
+            !matches!(dispatch, Some(Dispatch::Queue(queue)) if receivers.is_hairpin(*queue))
+        });
+        let (taken, _) = self.deliver(bus, frame, &headers, false, None);
         self.steering.count(frame.len(), &mut self.port.counters);
+        taken
     }
 
     /// The same with all that was sent in this step.

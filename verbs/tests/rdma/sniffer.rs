@@ -1,8 +1,9 @@
 //! Sniffers: rules that get a copy of all that a port receives and sends, whoever takes or sends it.
 
+use pollux_mlx5_model::Model;
 use pollux_verbs::{Errno, FlowType, Mr, QpKind, QpOptions, QpState, Rule, RuleId, WcStatus};
 
-use crate::rig::{End, Rig, all_rights};
+use crate::rig::{End, Rig, Side, all_rights};
 
 fn sniffing(on: bool) -> Rig {
     Rig::on(true, |builder| builder.traits(|traits| traits.sniffer = on))
@@ -125,6 +126,46 @@ fn a_sniffer_takes_nothing_from_others() {
         rig.turn();
     }
     assert_eq!(sniffer.cq.poll(8, |wc| panic!("{wc:?}")), 0);
+}
+
+/// On wires that have a frame whenever it is asked for, and on such that have a few from the beginning.
+#[test]
+fn a_sniffer_alone_gets_what_nobody_takes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let stored = folder.path().join("in.pcap");
+    // Two frames of 60 bytes, in the oldest form of a capture. Source: draft-ietf-opsawg-pcap.
+    let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>();
+    let mut capture = words(&[0xa1b2_c3d4, 0x0004_0002, 0, 0, 65535, 1]);
+    for fill in [1, 2] {
+        capture.extend(words(&[0, 0, 60, 60]));
+        capture.extend([fill; 60]);
+    }
+    std::fs::write(&stored, capture).expect("written");
+    let out = folder.path().join("out.pcap");
+    for (wire, count) in
+        [("source:64".to_owned(), 32), (format!("pcap:{}:{}", stored.display(), out.display()), 2)]
+    {
+        let builder = Model::builder("alone").wire(wire.parse().expect("a wire")).stepped();
+        let model = builder.traits(|traits| traits.sniffer = true).build().expect("a model");
+        let side = Side::new(model);
+        let mut sniffer = side.end(&QpOptions::new(QpKind::Raw).depth(4, 32));
+        sniffer.qp.ready_frames().expect("RTS");
+        let mut list = sniffer.qp.receives().expect("its own");
+        for id in 0..32 {
+            list.piece(id, side.buffers.take().expect("a buffer"));
+        }
+        list.ring().expect("posted");
+        rule(&mut sniffer).expect("a rule");
+        let mut seen = 0;
+        for _ in 0..100_000 {
+            side.model.step();
+            seen += sniffer.cq.poll(64, |wc| assert_eq!(wc.status(), WcStatus::SUCCESS));
+            if seen >= count {
+                break;
+            }
+        }
+        assert_eq!(seen, count, "{wire}");
+    }
 }
 
 #[test]
