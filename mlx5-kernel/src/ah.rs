@@ -32,7 +32,7 @@ impl Session {
         let request: CreateAh = command.request()?;
         let room = command.driver_out.room();
         let told = offset_of!(CreateAhAnswer, reserved);
-        if room < told || u64::from(request.attr.port_num) != PORT {
+        if u64::from(request.attr.port_num) != PORT {
             return Err(Errno::EINVAL);
         }
         // RoCE has global addresses alone, and nobody has the GID of all zeros.
@@ -41,11 +41,15 @@ impl Session {
         }
         let core = Arc::clone(&self.core);
         self.handles.get::<Pd>(request.pd_handle)?;
-        path::rate(&core, request.attr.static_rate)?;
         if let Some(neighbours) = &core.neighbours {
             neighbours.announce();
         }
         let dmac = core.destination(request.attr.grh.sgid_index, &request.attr.grh.dgid)?;
+        // Linux's driver is asked last: `drivers/infiniband/core/verbs.c`, `rdma_create_user_ah`.
+        path::rate(&core, request.attr.static_rate)?;
+        if room < told {
+            return Err(Errno::EINVAL);
+        }
         let ah_handle = self.handles.add(Ah, &[request.pd_handle]);
         command.core_out.write(CreateAhResp { ah_handle }.as_bytes());
         let answer = CreateAhAnswer { response_length: told as u32, dmac, reserved: [0; 6] };

@@ -46,7 +46,8 @@ pub(crate) struct Mr {
 /// Whose memory it is, and how the device has it.
 #[derive(Debug)]
 enum Memory {
-    Pinned(Umem),
+    /// With room for so many pages in its key.
+    Pinned(Umem, usize),
     OnDemand(Arc<Region>),
     /// The device's own.
     Lent,
@@ -197,8 +198,9 @@ impl Session {
         }
         let umem = Umem::pin(core.memory.as_ref(), start, length, Umem::rights(access))?;
         let (index, key) = create_key(core, pdn, &umem, iova, access)?;
+        let room = room(umem.count(umem.log_page(iova)) as usize);
         let bytes = umem.bytes;
-        Ok(Mr { index: Some(index), key, pd, memory: Memory::Pinned(umem), bytes, iova, access })
+        Ok(Mr { index: Some(index), key, pd, memory: Memory::Pinned(umem, room), bytes, iova, access })
     }
 
     /// `REREG_MR`: the same key where the device has a way to change it and it has room for the pages; else a new one in its place, as mlx5_ib
@@ -234,7 +236,7 @@ impl Session {
         let mr = self.handles.get::<Mr>(request.mr_handle)?;
         let (start, length, iova) = match &mr.memory {
             _ if translation => (request.start, request.length, request.hca_va),
-            Memory::Pinned(umem) => (umem.address, mr.bytes, mr.iova),
+            Memory::Pinned(umem, _) => (umem.address, mr.bytes, mr.iova),
             // What pages in stays so, unless it is registered anew.
             Memory::OnDemand(_) if !access.contains(Access::ON_DEMAND) => return Err(Errno::EOPNOTSUPP),
             Memory::OnDemand(region) => (region.wanted().start, mr.bytes, mr.iova),
@@ -261,11 +263,14 @@ impl Session {
         let core = Arc::clone(&self.core);
         let pdn = self.handles.get::<Pd>(pd)?.pdn;
         let mr = self.handles.get::<Mr>(handle)?;
-        let (Some(index), Memory::Pinned(_)) = (mr.index, &mr.memory) else { return Ok(false) };
+        let (Some(index), &Memory::Pinned(_, room)) = (mr.index, &mr.memory) else { return Ok(false) };
         if !can_change(&core, mr.access, access) {
             return Ok(false);
         }
         let umem = Umem::pin(core.memory.as_ref(), start, length, Umem::rights(access))?;
+        if umem.count(umem.log_page(iova)) > room as u64 {
+            return Ok(false);
+        }
         let mut context = [0; 64];
         set_range(&core, &mut context, pdn, &umem, iova, access);
         // Entries that are written into a key say that their pages are there, as those it is made with need not.
@@ -277,7 +282,7 @@ impl Session {
         }
         let mr = self.handles.get_mut::<Mr>(handle)?;
         (mr.pd, mr.access, mr.bytes, mr.iova) = (pd, access, umem.bytes, iova);
-        mr.memory = Memory::Pinned(umem);
+        mr.memory = Memory::Pinned(umem, room);
         self.handles.adopt(handle, &[pd]);
         Ok(true)
     }
@@ -287,7 +292,7 @@ impl Session {
         let core = Arc::clone(&self.core);
         let pdn = self.handles.get::<Pd>(pd)?.pdn;
         let mr = self.handles.get::<Mr>(handle)?;
-        let (Some(index), Memory::Pinned(umem)) = (mr.index, &mr.memory) else { return Ok(false) };
+        let (Some(index), &Memory::Pinned(ref umem, room)) = (mr.index, &mr.memory) else { return Ok(false) };
         if !can_change(&core, mr.access, access) {
             return Ok(false);
         }
@@ -307,7 +312,7 @@ impl Session {
         }
         let mr = self.handles.get_mut::<Mr>(handle)?;
         if let Some(again) = again {
-            mr.memory = Memory::Pinned(again);
+            mr.memory = Memory::Pinned(again, room);
         }
         (mr.pd, mr.access) = (pd, access);
         self.handles.adopt(handle, &[pd]);

@@ -111,9 +111,14 @@ fn an_address_without_a_global_route_is_refused_before_anybody_is_asked() {
     let dgid = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 9];
     let grh = GlobalRoute { dgid, sgid_index: 2, ..GlobalRoute::default() };
     let create = |is_global| {
+        // Room for the MAC, which the driver of the kernel wants.
+        let mut mac = [0; 32];
         let attr = AhAttr { grh, is_global, port_num: 1, ..AhAttr::default() };
         let before = alone.model.device().clock_source().now();
-        let refused = alone.context.create_ah(alone.pd, &attr, Driver::none()).expect_err("nobody is there");
+        let refused = alone
+            .context
+            .create_ah(alone.pd, &attr, Driver::new(&[], &mut mac))
+            .expect_err("nobody is there");
         // Who asks makes steps, which alone move this clock.
         let asked = alone.model.device().clock_source().now() > before;
         (refused.errno().expect("a refusal"), asked)

@@ -155,8 +155,8 @@ impl Session {
             body: Body::Transport { qp, domain: Some(domain) },
             qpn,
             cap: wanted.cap,
-            // Linux makes it as one of the kernel's own, which the driver hears nothing of the program about, and tells it nothing:
-            // `drivers/infiniband/core/uverbs_std_types_qp.c`.
+            // Linux makes it as one of the kernel's own, which the driver hears nothing of the program about
+            // (`drivers/infiniband/core/uverbs_std_types_qp.c`). The program is told zeros, where Linux leaves them be.
             answer: CreateQpAnswer::default(),
             register: None,
             parents: vec![xrcd],

@@ -130,6 +130,8 @@ pub(crate) fn set_memory(keys: &mut Keys, index: u32, wanted: &MkeyContext, list
         return false;
     }
     keys.replace(index, |key| {
+        // Nothing of the old memory is left, whatever length the key gets.
+        key.translation.truncate(list.len() / 8);
         apply(key, RIGHTS | mask::START_ADDR | mask::LEN, wanted);
         key.translation.settle(key.start, Some(wanted.log_page_size & 0x1f));
     });

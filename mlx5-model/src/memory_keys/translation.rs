@@ -196,6 +196,13 @@ impl Translation {
     }
 
     /// Writes entries that it made.
+    /// Forgets the pages behind the first so many.
+    pub(super) fn truncate(&mut self, count: usize) {
+        if let Self::Pages { pages, .. } = self {
+            pages.truncate(count);
+        }
+    }
+
     pub(super) fn write(&mut self, Entries { begin, list }: Entries) {
         match (self, list) {
             (Self::Pages { pages, .. }, List::Pages(list)) => put(pages, begin, &list, ABSENT),
