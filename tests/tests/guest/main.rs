@@ -11,5 +11,3 @@ mod originals;
 mod record;
 mod reset;
 mod soak;
-#[path = "../rdma_calls/tour.rs"]
-mod tour;

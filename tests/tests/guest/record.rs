@@ -1,6 +1,9 @@
 //! Every uverbs call of l2fwd, and of a tour of RDMA's objects, and what Linux answered, held against the record; the in-process
 //! kernel is held against the same (`apps/tests/calls.rs`, `tests/rdma_calls.rs`). `cargo xtask vm --record` writes the record anew.
 
+#[path = "../rdma_calls/tour.rs"]
+mod tour;
+
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -11,7 +14,6 @@ use pollux_verbs::{Context, Options};
 
 use crate::bed::{FUNCTIONS, ask, here, ibdev, is_recorded_kernel, keep, netdev, ours, recording, run, wait};
 use crate::forward::{arguments, ends_well, started, up};
-use crate::tour;
 
 /// What l2fwd with these keys asked of the first function.
 fn calls_of(keys: &str) -> String {
