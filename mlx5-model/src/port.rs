@@ -196,7 +196,7 @@ impl Port {
         self.waiting.is_none()
     }
 
-    /// Keeps a copy of a frame that was sent, for a sniffer. Where too many wait it is lost, as one that finds no buffer is.
+    /// Keeps a copy of a frame that was sent, for a sniffer. Where too many wait it is lost, which nobody counts.
     #[cold]
     fn copy(&mut self, frame: &[u8]) {
         if self.sent.len() < COPIES_MAX {

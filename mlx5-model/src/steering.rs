@@ -174,17 +174,17 @@ impl Steering {
         }
     }
 
-    /// Finds where a frame goes; the answer is in `deliveries`. It counts once [`count`](Self::count) says so: one that waits
+    /// Finds where a frame that was received, or a copy for sniffers, goes; the answer is in `deliveries`. It counts once [`count`](Self::count) says so: one that waits
     /// for a buffer is looked at again.
     #[inline]
-    pub(crate) fn classify(&mut self, frame: &[u8], headers: &Headers, tunnels: &Tunnels) {
+    pub(crate) fn classify(&mut self, way: Way, frame: &[u8], headers: &Headers, tunnels: &Tunnels) {
         self.deliveries.clear();
         self.passed.clear();
         self.ended = None;
-        self.came_through = self.root(Way::In).is_none();
-        if let Some(root) = self.root(Way::In) {
+        self.came_through = self.root(way).is_none();
+        if let Some(root) = self.root(way) {
             (_, self.came_through) =
-                self.walk(Way::In, root, &mut Packet::new(frame, headers, tunnels, 0), tunnels);
+                self.walk(way, root, &mut Packet::new(frame, headers, tunnels, 0), tunnels);
         }
     }
 
@@ -196,16 +196,6 @@ impl Steering {
 
     pub(crate) fn root_mut(&mut self, way: Way) -> &mut Option<u32> {
         &mut self.roots[way as usize]
-    }
-
-    /// Finds where a copy goes of a frame that was received or sent, as [`classify`](Self::classify) does.
-    pub(crate) fn classify_copy(&mut self, way: Way, frame: &[u8], headers: &Headers, tunnels: &Tunnels) {
-        self.deliveries.clear();
-        self.passed.clear();
-        self.ended = None;
-        if let Some(root) = self.root(way) {
-            self.walk(way, root, &mut Packet::new(frame, headers, tunnels, 0), tunnels);
-        }
     }
 
     /// What becomes of the frame if it is sent, and whether it came through if it was received.

@@ -406,7 +406,7 @@ impl Core {
     #[cold]
     fn copy(&mut self, bus: &mut Bus<'_>, way: Way, frame: &[u8]) -> bool {
         let headers = Headers::parse(frame, 0);
-        self.steering.classify_copy(way, frame, &headers, &self.tunnels);
+        self.steering.classify(way, frame, &headers, &self.tunnels);
         let (Steering { deliveries, tirs, .. }, receivers) = (&mut self.steering, &self.receivers);
         deliveries.retain(|delivery| {
             let dispatch = tirs.get(delivery.tir).map(|tir| &tir.dispatch);
@@ -453,7 +453,7 @@ impl Core {
         if self.with_rdma(bus, |rdma, around| rdma.receive(around, frame, &headers)) {
             return Arrived::Taken;
         }
-        self.steering.classify(frame, &headers, &self.tunnels);
+        self.steering.classify(Way::In, frame, &headers, &self.tunnels);
         let (taken, lacks) = self.deliver(bus, frame, &headers, waits, domain);
         if lacks {
             return Arrived::NoBuffer;

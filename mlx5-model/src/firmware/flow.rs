@@ -192,9 +192,7 @@ impl Core {
         };
         // A flag needs its capability: `decap` of what is received alone, `reformat` both ways. This device has neither `sw_owner` nor
         // `termination_table`.
-        // Copies are not changed.
-        let able = (allows == Allows::default()
-            || self.traits.change_packets && matches!(way, Way::In | Way::Out))
+        let able = (allows == Allows::default() || self.traits.change_packets && !way.is_copy())
             && (!allows.decapsulate || way == Way::In)
             && !FlowTableContext::SW_OWNER.is_set(&context)
             && !FlowTableContext::TERMINATION_TABLE.is_set(&context);
@@ -354,7 +352,7 @@ impl Core {
         let has = |bit: u32| F::ACTION.get(context) & bit != 0;
         let mut changes = Changes { decapsulate: has(action::DECAP), ..Changes::default() };
         if has(action::MOD_HDR) {
-            need!(matches!(way, Way::In | Way::Out), BAD_PARAM_ERR, 56);
+            need!(!way.is_copy(), BAD_PARAM_ERR, 56);
             let number = F::MODIFY_HEADER_ID.get(context);
             need!(call.may_name(self.steering.rewrites.owner(number)), BAD_RES_ERR, 53);
             changes.rewrite = self.steering.rewrites.get(number).cloned();

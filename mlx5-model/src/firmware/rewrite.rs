@@ -12,7 +12,6 @@ use super::flow::way;
 use super::{Call, No, need, no};
 use crate::device::core::Core;
 use crate::device::table::Table;
-use crate::steering::Way;
 use crate::steering::rewrite::{CHANGES_MAX, HEADER_MAX, Reformat, Rewrite};
 
 impl Core {
@@ -23,7 +22,7 @@ impl Core {
                 let input: &[u8; AllocModifyHeaderIn::BYTES] = call.input()?;
                 let count = AllocModifyHeaderIn::NUM_OF_ACTIONS.get(input) as usize;
                 let way = way(AllocModifyHeaderIn::TABLE_TYPE.get(input), &self.traits);
-                need!(matches!(way, Some(Way::In | Way::Out)), BAD_PARAM_ERR, 17);
+                need!(way.is_some_and(|way| !way.is_copy()), BAD_PARAM_ERR, 17);
                 need!((1..=CHANGES_MAX).contains(&count), BAD_PARAM_ERR, 18);
                 let list = call.behind::<{ AllocModifyHeaderIn::BYTES }>().as_chunks::<8>().0;
                 need!(list.len() >= count, BAD_INP_LEN_ERR, 19);

@@ -30,6 +30,11 @@ impl Way {
         self != Self::Out
     }
 
+    /// Whether packets that go there are copies, which nothing changes.
+    pub(crate) fn is_copy(self) -> bool {
+        matches!(self, Self::CopyIn | Self::CopyOut)
+    }
+
     /// Whether packets that go there come from the wire.
     pub(crate) fn is_received(self) -> bool {
         matches!(self, Self::In | Self::CopyIn)
