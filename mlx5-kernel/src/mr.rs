@@ -106,8 +106,14 @@ fn can_change(core: &Core, now: Access, wanted: Access) -> bool {
     !(anew || changes.contains(Access::REMOTE_ATOMIC) && fixed)
 }
 
-/// Makes the key of a range: index, and the key with its variable bits.
-fn create_key(core: &Core, pdn: u32, umem: &Umem, iova: u64, access: Access) -> Result<(u32, u32), Errno> {
+/// Makes the key of a range: index, the key with its variable bits, and for how many pages it has room.
+fn create_key(
+    core: &Core,
+    pdn: u32,
+    umem: &Umem,
+    iova: u64,
+    access: Access,
+) -> Result<(u32, u32, usize), Errno> {
     let log_page = umem.log_page(iova);
     let pages = umem.pages(log_page, 0);
     // Two entries an octword.
@@ -120,8 +126,10 @@ fn create_key(core: &Core, pdn: u32, umem: &Umem, iova: u64, access: Access) -> 
     MkeyContext::ACCESS_MODE_1_0.set(context, access_mode::MTT);
     MkeyContext::QPN.set(context, 0xff_ffff);
     MkeyContext::UMR_EN.set(context, 1);
-    MkeyContext::TRANSLATIONS_OCTWORD_SIZE.set(context, octwords(room(count))?);
-    make_key(core, &mut head, &pages)
+    let room = room(count);
+    MkeyContext::TRANSLATIONS_OCTWORD_SIZE.set(context, octwords(room)?);
+    let (index, key) = make_key(core, &mut head, &pages)?;
+    Ok((index, key, room))
 }
 
 /// Writes rights and range of a key into its context.
@@ -197,8 +205,7 @@ impl Session {
             return Ok(Mr { index: Some(index), key, pd, memory, bytes: length, iova, access });
         }
         let umem = Umem::pin(core.memory.as_ref(), start, length, Umem::rights(access))?;
-        let (index, key) = create_key(core, pdn, &umem, iova, access)?;
-        let room = room(umem.count(umem.log_page(iova)) as usize);
+        let (index, key, room) = create_key(core, pdn, &umem, iova, access)?;
         let bytes = umem.bytes;
         Ok(Mr { index: Some(index), key, pd, memory: Memory::Pinned(umem, room), bytes, iova, access })
     }
