@@ -447,6 +447,17 @@ impl Agent {
         })
     }
 
+    /// Whether it is neither over nor has come to nothing.
+    pub(crate) fn is_under_way(&self, local: u32) -> bool {
+        let over = |connection: &Connection| {
+            matches!(
+                connection.state,
+                State::DreqSent | State::DreqReceived | State::TimeWait | State::Failed
+            )
+        };
+        self.connections.get(&local).is_some_and(|connection| !over(connection))
+    }
+
     /// When something is due.
     pub(crate) fn next_due(&self) -> Option<Duration> {
         self.due.first().map(|(due, _)| *due)

@@ -42,7 +42,8 @@ pub enum EventKind {
     ConnectError(Errno),
     /// The peer does not answer.
     Unreachable(Errno),
-    /// The peer, or its connection manager, says no.
+    /// The peer, or its connection manager, says no. Of datagrams librdmacm tells that as `RDMA_CM_EVENT_UNREACHABLE`, with the status of the
+    /// answer, which is the reason here: 1, nobody takes them; 2, the program says no.
     Rejected {
         /// Why.
         reason: RejectReason,

@@ -478,6 +478,12 @@ impl Kernel {
                 What::ConnectResponse { qpn, parameters }
             }
             event::CONNECT_ERROR => What::ConnectError(errno),
+            // So is told that a peer refuses datagrams, with its status. Source: Linux `drivers/infiniband/core/cma.c`,
+            // `cma_sidr_rep_handler`.
+            event::UNREACHABLE if datagrams && told.status.cast_signed() > 0 => What::Rejected {
+                reason: RejectReason(told.status as u16),
+                private_data: private(&datagram()?),
+            },
             event::UNREACHABLE => What::Unreachable(errno),
             event::REJECTED => What::Rejected {
                 reason: RejectReason(told.status as u16),

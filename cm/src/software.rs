@@ -52,6 +52,8 @@ struct Record {
     /// Of which device and port.
     port: Option<usize>,
     path: Option<Path>,
+    /// The path is a route: it was resolved, or came with a request for a connection.
+    has_route: bool,
     connection: Option<u32>,
     /// Of a listening one: requests that are neither accepted nor rejected, and how many there may be.
     pending: u32,
@@ -154,6 +156,7 @@ impl Software {
             peer: None,
             port: None,
             path: None,
+            has_route: false,
             connection: None,
             pending: 0,
             backlog: 0,
@@ -224,6 +227,9 @@ impl Software {
         let space = record.space;
         let (Some(place), connection) = (record.port, record.connection) else { return Err(unknown) };
         let port = &self.ports[place];
+        if connection.is_some_and(|connection| !port.agent.is_under_way(connection)) {
+            return Err(unknown);
+        }
         let known = connection.and_then(|connection| port.agent.connection(connection));
         let mut attributes = QpAttributes::state(state);
         match (state, known) {
@@ -500,6 +506,7 @@ impl Software {
         if let Some(record) = self.ids.get_mut(&made) {
             (record.local, record.peer) = (Some(local), Some(source));
             (record.port, record.path) = (Some(place), Some(path));
+            record.has_route = space == PortSpace::Tcp;
             (record.connection, record.listener) = (Some(connection), Some(listener));
             record.stage = Stage::Connected;
         }
@@ -560,6 +567,11 @@ impl Software {
         established.map_err(|_| CmError::State { what: "notify", why: "the connection is not half open" })
     }
 
+    /// Whether the ID has asked for a connection, or was made by who did.
+    pub(crate) fn is_connecting(&self, id: u64) -> bool {
+        self.ids.get(&id).is_some_and(|record| record.connection.is_some())
+    }
+
     /// Whether an event waits.
     pub(crate) fn has_events(&self, channel: u64) -> bool {
         self.channels.get(&channel).is_some_and(|queue| !queue.is_empty())
@@ -571,9 +583,9 @@ impl Software {
         Some((port.guid(), port.port()))
     }
 
-    /// The way of the ID, with the port's MTU as a code, if it is known.
+    /// The way of the ID, with the port's MTU as a code, once it has a route or is connected by it; who is asked for datagrams has none.
     pub(crate) fn path(&self, id: u64) -> Result<Option<(Path, u8)>, CmError> {
-        let record = self.ids.get(&id);
+        let record = self.ids.get(&id).filter(|record| record.has_route);
         let Some((path, port)) = record.and_then(|record| record.path.zip(record.port)) else {
             return Ok(None);
         };

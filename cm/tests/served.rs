@@ -114,6 +114,31 @@ fn work_for(managers: &[&Served], time: Duration) {
     }
 }
 
+/// Two devices of one manager: each has local ports of its own, one that is for all addresses is for none else.
+#[test]
+fn local_ports_are_a_device_s_own() {
+    let devices = [("one", "192.0.2.1/24"), ("other", "198.51.100.1/24")].map(|(name, ip)| {
+        let model = Model::builder(name).door(DoorProfile::NEWEST).ip(ip.parse().expect("one"));
+        let model = model.build().expect("a model");
+        let context = Context::open(model.open_for_management(), Provider::Mlx5, Options::default());
+        let port = ManagementPort::open(&context.expect("a context"), 1).expect("the kernel's own");
+        (model, port)
+    });
+    let [(_one, near), (_other, far)] = devices;
+    let served = Served::over(vec![near, far]);
+    let client = Client::of(&served);
+    let bind = |ip| {
+        let id = client.create(1, space::TCP);
+        let bind = Bind { id, addr_size: 16, addr: address(ip, 7174), ..Bind::default() };
+        let bound = client.ask(command::BIND, &bind, 0);
+        bound.map(|()| client.ask(command::LISTEN, &Listen { id, backlog: 1 }, 0).expect("it listens"))
+    };
+    let (one, other, any) = ([192, 0, 2, 1], [198, 51, 100, 1], [0; 4]);
+    let taken = (Err(Errno::EADDRINUSE), Err(Errno::EADDRNOTAVAIL));
+    assert_eq!((bind(one), bind(one), bind(any)), (Ok(()), taken.0, taken.1));
+    assert_eq!((bind(other), bind(other)), (Ok(()), taken.0));
+}
+
 /// An ID that has asked for a connection of queue pair `qpn` to port 7174 of the far end.
 fn asked(managers: &[&Served], client: &Client, qpn: u32) -> u32 {
     let id = client.create(0xabc, space::TCP);
@@ -148,7 +173,7 @@ fn ids_are_bound_asked_and_destroyed() {
     let [one, other] = [Client::of(&served), Client::of(&served)];
     let id = one.create(0xabc, space::TCP);
     let bind = |ip, port| Bind { id, addr_size: 16, addr: address(ip, port), ..Bind::default() };
-    assert_eq!(one.ask(command::BIND, &bind([203, 0, 113, 1], 1), 0), Err(Errno::ENODEV));
+    assert_eq!(one.ask(command::BIND, &bind([203, 0, 113, 1], 1), 0), Err(Errno::EADDRNOTAVAIL));
     assert_eq!(
         other.ask(command::BIND, &bind([192, 0, 2, 1], 7174), 0),
         Err(Errno::EINVAL),
@@ -222,7 +247,8 @@ fn events_are_read_and_counted() {
         client.ask(command::CREATE_ID, &CreateId { response: 8, ps: space::TCP, ..CreateId::default() }, 4),
         Err(Errno::EFAULT)
     );
-    assert_eq!(client.ask(99, &0_u32, 0), Err(Errno::ENOSYS));
+    assert_eq!(client.ask(99, &0_u32, 0), Err(Errno::EINVAL));
+    assert_eq!(client.ask(13, &0_u32, 0), Err(Errno::ENOSYS), "GET_OPTION, which no kernel has");
     assert_eq!(client.file.command(&client.memory, &[0; 7]), Err(Errno::EINVAL));
     let early = Connect { id: native, ..Connect::default() };
     assert_eq!(client.ask(command::CONNECT, &early, 0), Err(Errno::EINVAL));

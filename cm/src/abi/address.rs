@@ -7,6 +7,9 @@ use pollux_uverbs::abi::connection::ADDRESS_BYTES;
 
 const AF_INET: u16 = libc::AF_INET as u16;
 const AF_INET6: u16 = libc::AF_INET6 as u16;
+/// Source: Linux `include/linux/socket.h`, `AF_IB`; `include/rdma/ib.h`, `struct sockaddr_ib`.
+pub(crate) const AF_IB: u16 = 27;
+pub(crate) const IB_BYTES: usize = 48;
 
 /// An address, and how many bytes of it count.
 pub(crate) fn encode(address: SocketAddr) -> ([u8; ADDRESS_BYTES], u16) {
@@ -25,6 +28,18 @@ pub(crate) fn encode(address: SocketAddr) -> ([u8; ADDRESS_BYTES], u16) {
     };
     bytes[..2].copy_from_slice(&family.to_ne_bytes());
     (bytes, length as u16)
+}
+
+/// How many bytes an address of its family has; `None` of a family that is not known. Source: Linux `drivers/infiniband/core/addr.c`,
+/// `rdma_addr_size`.
+pub(crate) fn size(bytes: &[u8; ADDRESS_BYTES]) -> Option<u16> {
+    let size = match u16::from_ne_bytes([bytes[0], bytes[1]]) {
+        AF_INET => size_of::<libc::sockaddr_in>(),
+        AF_INET6 => size_of::<libc::sockaddr_in6>(),
+        AF_IB => IB_BYTES,
+        _ => return None,
+    };
+    Some(size as u16)
 }
 
 /// The address; `None` of another family.

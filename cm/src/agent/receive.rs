@@ -265,7 +265,8 @@ impl Agent {
             responder_resources: rep.depth,
             initiator_depth: rep.resources,
             flow_control: rep.delay_flow & 1 == 1,
-            retry_count: connection.retries,
+            // Replies do not say it.
+            retry_count: 0,
             rnr_retry_count: connection.rnr_retries,
         };
         self.answered(local, State::RepReceived);

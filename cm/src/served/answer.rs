@@ -1,10 +1,11 @@
 //! What commands are answered, and what events are told.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use pollux_uverbs::abi::connection::{
-    ADDRESS_BYTES, ConnParam, EventResp, PathData, QpAttr, QueryAddrResp, UdParam, event,
+    ADDRESS_BYTES, ConnParam, EventResp, PathData, QpAttr, QueryAddrResp, UdParam, event, space,
 };
+use pollux_uverbs::abi::flags::{Access, QpState};
 use pollux_uverbs::abi::memory::AhAttr;
 use pollux_verbs::{Errno, Path, QpAttributes};
 use zerocopy::IntoBytes;
@@ -13,7 +14,8 @@ use super::{ClientMemory, Entry, State};
 use crate::abi::{address, told};
 use crate::occurrence::{Occurrence, What};
 use crate::parameters::ConnectionParameters;
-use crate::service::gid_of;
+use crate::service::{PortSpace, gid_of};
+use crate::software::UDP_QKEY;
 
 /// Where the answer of a command goes, and how much of it there is room for.
 pub(super) struct Room<'a> {
@@ -34,42 +36,48 @@ impl Room<'_> {
     }
 }
 
-/// Source: Linux `include/linux/socket.h`, `AF_IB`; `include/rdma/ib.h`, `struct sockaddr_ib`.
-const AF_IB: u16 = 27;
-const IB_ADDRESS_BYTES: u16 = 48;
-
-/// An address as that of a GID.
-fn as_gid(local: Option<SocketAddr>) -> [u8; ADDRESS_BYTES] {
+/// An address as that of a GID, once there is a device, and a service. Ports of RoCE have no partition key there. Source: Linux
+/// `drivers/infiniband/core/ucma.c`, `ucma_query_gid`; `drivers/infiniband/core/cma.c`, `rdma_get_service_id`, `rdma_read_gids`.
+fn as_gid(address: Option<SocketAddr>, has_device: bool, service: u64) -> [u8; ADDRESS_BYTES] {
     let mut bytes = [0; ADDRESS_BYTES];
-    bytes[..2].copy_from_slice(&AF_IB.to_ne_bytes());
-    bytes[2..4].copy_from_slice(&0xffff_u16.to_be_bytes());
-    if let Some(local) = local {
-        bytes[8..24].copy_from_slice(&gid_of(local.ip()));
+    bytes[..2].copy_from_slice(&address::AF_IB.to_ne_bytes());
+    if let Some(address) = address.filter(|_| has_device) {
+        bytes[8..24].copy_from_slice(&gid_of(address.ip()));
     }
+    let port = address.map_or(0, |address| address.port());
+    bytes[24..32].copy_from_slice(&(service | u64::from(port)).to_be_bytes());
     bytes
 }
 
 /// Whether bytes are an address of InfiniBand's.
 pub(super) fn is_of_infiniband(address: &[u8; ADDRESS_BYTES]) -> bool {
-    address[..2] == AF_IB.to_ne_bytes()
+    address[..2] == address::AF_IB.to_ne_bytes()
 }
 
-/// The addresses of an ID, and the device and port that they lead to.
+/// The addresses of an ID, and the device and port that they lead to. Source: Linux `drivers/infiniband/core/cma.c`, `rdma_bind_addr_dst`.
 pub(super) fn addresses(state: &State, id: u32, as_gids: bool) -> QueryAddrResp {
     let (local, peer) = state.software.addresses(id.into());
-    let (node_guid, port_num) = state.software.node(id.into()).unwrap_or_default();
-    let mut answer = QueryAddrResp {
-        node_guid: node_guid.to_be_bytes(),
-        port_num,
-        pkey: u16::from_ne_bytes(0xffff_u16.to_be_bytes()),
-        ..QueryAddrResp::default()
-    };
+    let node = state.software.node(id.into());
+    let (node_guid, port_num) = node.unwrap_or_default();
+    // Once the ID has an address, the peer's is one of the same family.
+    let any = local.map(|local| match local {
+        SocketAddr::V4(_) => SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0),
+        SocketAddr::V6(_) => SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0),
+    });
+    let peer = peer.or(any);
+    let mut answer =
+        QueryAddrResp { node_guid: node_guid.to_be_bytes(), port_num, ..QueryAddrResp::default() };
     if as_gids {
-        (answer.src_addr, answer.src_size) = (as_gid(local), IB_ADDRESS_BYTES);
-        (answer.dst_addr, answer.dst_size) = (as_gid(peer), IB_ADDRESS_BYTES);
+        let space = state.ids.get(&id).and_then(|entry| entry.space).map_or(space::IB, PortSpace::code);
+        let service = u64::from(space) << 16;
+        (answer.src_addr, answer.src_size) =
+            (as_gid(local, node.is_some(), service), address::IB_BYTES as u16);
+        (answer.dst_addr, answer.dst_size) =
+            (as_gid(peer, node.is_some(), service), address::IB_BYTES as u16);
     } else {
-        (answer.src_addr, answer.src_size) = local.map_or(([0; ADDRESS_BYTES], 0), address::encode);
-        (answer.dst_addr, answer.dst_size) = peer.map_or(([0; ADDRESS_BYTES], 0), address::encode);
+        let unknown = ([0; ADDRESS_BYTES], 0);
+        (answer.src_addr, answer.src_size) = local.map_or(unknown, address::encode);
+        (answer.dst_addr, answer.dst_size) = peer.map_or(unknown, address::encode);
     }
     answer
 }
@@ -84,14 +92,28 @@ pub(super) fn path(from: [u8; 16], path: &Path, mtu: u8) -> PathData {
     let label = path.flow_label << 8 | u32::from(path.hop_limit);
     record[44..48].copy_from_slice(&label.to_be_bytes());
     record[48] = path.traffic_class;
-    // Reversible, and one of it.
-    record[49] = 0x80 | 1;
+    // Reversible.
+    record[49] = 0x80;
     record[50..52].fill(0xff);
     record[53] = path.service_level;
     // Exactly: what the two upper bits say.
     record[54] = 2 << 6 | mtu;
     record[55] = 2 << 6 | path.rate & 0x3f;
+    // How long packets live: Linux `drivers/infiniband/core/cma.c`, `CMA_IBOE_PACKET_LIFETIME`.
+    record[56] = 2 << 6 | 16;
     PathData { flags: FOR_ALL, path_rec: record, ..PathData::default() }
+}
+
+/// What is told of a queue pair before there is a connection, for whatever state, and of one of datagrams always. Source: Linux
+/// `drivers/infiniband/core/cma.c`, `cma_ib_init_qp_attr`.
+pub(super) fn early_attributes(state: QpState, port: u8, space: PortSpace) -> QpAttributes {
+    QpAttributes {
+        port: Some(port),
+        pkey_index: Some(0),
+        qkey: (space == PortSpace::Udp).then_some(UDP_QKEY),
+        access: (space == PortSpace::Tcp).then_some(Access::empty()),
+        ..QpAttributes::state(state)
+    }
 }
 
 /// Attributes of a queue pair.
@@ -131,11 +153,14 @@ fn datagram(path: Option<&Path>, qp_num: u32, qkey: u32, private: &[u8]) -> Vec<
 }
 
 fn connection(qpn: u32, parameters: &ConnectionParameters) -> Vec<u8> {
-    told(qpn, parameters).as_bytes().to_vec()
+    ConnParam { valid: 0, ..told(qpn, parameters) }.as_bytes().to_vec()
 }
 
+/// Private data alone.
 fn private(private_data: &[u8]) -> Vec<u8> {
-    connection(0, &ConnectionParameters::default().private_data(private_data))
+    let mut param = ConnParam { private_data_len: private_data.len() as u8, ..ConnParam::default() };
+    crate::message::fill(&mut param.private_data, private_data);
+    param.as_bytes().to_vec()
 }
 
 /// Takes what nobody is told out of the front of a queue of events.
@@ -184,15 +209,15 @@ pub(super) fn told_event(state: &State, occurrence: &Occurrence) -> Option<Told>
         membership = Some(number);
     }
     answer.id = made.unwrap_or(answer.id);
-    let (event, status, param) = described(&occurrence.what);
+    let (event, status, param) = described(&occurrence.what, entry.space);
     (answer.event, answer.status) = (event, status);
     crate::message::fill(&mut answer.param, &param);
     const { assert!(size_of::<ConnParam>() <= 304 && size_of::<UdParam>() <= 304) };
     Some(Told { answer, id, made, membership })
 }
 
-/// The number of an event, its status, and its parameters.
-fn described(what: &What) -> (u32, u32, Vec<u8>) {
+/// The number of an event of an ID of that space, its status, and its parameters.
+fn described(what: &What, space: Option<PortSpace>) -> (u32, u32, Vec<u8>) {
     let failed = |event, errno: &Errno| (event, errno.0.wrapping_neg().cast_unsigned(), Vec::new());
     let good = |event, param| (event, 0, param);
     match what {
@@ -212,10 +237,15 @@ fn described(what: &What) -> (u32, u32, Vec<u8>) {
         }
         What::ConnectError(errno) => failed(event::CONNECT_ERROR, errno),
         What::Unreachable(errno) => failed(event::UNREACHABLE, errno),
+        // Source: Linux `drivers/infiniband/core/cma.c`, `cma_sidr_rep_handler`.
+        What::Rejected { reason, private_data } if space == Some(PortSpace::Udp) => {
+            (event::UNREACHABLE, u32::from(reason.0), datagram(None, 0, 0, private_data))
+        }
         What::Rejected { reason, private_data } => {
             (event::REJECTED, u32::from(reason.0), private(private_data))
         }
-        What::Established(parameters) => good(event::ESTABLISHED, connection(0, parameters)),
+        // What comes with the last message is told to nobody.
+        What::Established(_) => good(event::ESTABLISHED, Vec::new()),
         What::DatagramEstablished { path, qpn, qkey, private_data } => {
             good(event::ESTABLISHED, datagram(Some(path), *qpn, *qkey, private_data))
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use pollux_uverbs::abi::connection::{
     Accept, Bind, Connect, CreateId, CreateIdResp, DestroyId, DestroyIdResp, Disconnect, GetEvent,
     InitQpAttr, JoinMcast, Listen, MigrateId, MigrateResp, Notify, QUERY_ADDR, QUERY_GID, QUERY_PATH, QpAttr,
-    Query, QueryAddrResp, QueryPathResp, Reject, ResolveAddr, ResolveRoute, SetOption, command, option,
+    Query, QueryAddrResp, QueryPathResp, Reject, ResolveAddr, ResolveRoute, SetOption, command, join, option,
     space,
 };
 use pollux_uverbs::abi::flags::QpState;
@@ -16,6 +16,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::answer::{self, Room};
 use super::{Entry, Membership, State, errno};
 use crate::abi::{address, heard};
+use crate::error::CmError;
 use crate::parameters::{IdOptions, private_data};
 use crate::service::{PortSpace, gid_of};
 
@@ -26,9 +27,21 @@ fn read<T: FromBytes + IntoBytes>(body: &[u8]) -> T {
     command
 }
 
-/// An address, of which a program said how long it is.
+/// An address, of which a program said how long it is, as its family has it.
+fn check_size(bytes: &[u8; 128], said: u16) -> Result<(), Errno> {
+    if address::size(bytes) == Some(said) { Ok(()) } else { Err(Errno::EINVAL) }
+}
+
 fn decoded(bytes: &[u8; 128]) -> Result<SocketAddr, Errno> {
     address::decode(bytes).ok_or(Errno::EINVAL)
+}
+
+/// What the kernel would say of an address of our own that is none.
+fn own_address(error: CmError) -> Errno {
+    match error {
+        CmError::NoDevice { .. } => Errno::EADDRNOTAVAIL,
+        other => errno(other),
+    }
 }
 
 /// An ID of a file.
@@ -61,20 +74,41 @@ pub(super) fn carry_out(
         }
         command::BIND => {
             let bind: Bind = read(body);
+            if bind.reserved != 0 {
+                return Err(Errno::EINVAL);
+            }
+            check_size(&bind.addr, bind.addr_size)?;
             let is_native = own(state, file, bind.id)?.space.is_none();
             if is_native && answer::is_of_infiniband(&bind.addr) {
                 return Ok(());
             }
-            known(state, file, bind.id)?;
-            state.software.bind(bind.id.into(), decoded(&bind.addr)?).map_err(errno)
+            let (_, space) = known(state, file, bind.id)?;
+            let address = decoded(&bind.addr)?;
+            state.software.bind(bind.id.into(), address).map_err(|error| match error {
+                // Where one of both means all addresses. Source: Linux `drivers/infiniband/core/cma.c`, `cma_check_port`.
+                CmError::PortInUse { port, .. }
+                    if address.ip().is_unspecified() || state.software.is_held_for_all(space, port) =>
+                {
+                    Errno::EADDRNOTAVAIL
+                }
+                other => own_address(other),
+            })
         }
         command::RESOLVE_ADDR => {
             let resolve: ResolveAddr = read(body);
+            if resolve.reserved != 0 {
+                return Err(Errno::EINVAL);
+            }
+            if resolve.src_size != 0 {
+                check_size(&resolve.src_addr, resolve.src_size)?;
+            }
+            check_size(&resolve.dst_addr, resolve.dst_size)?;
             known(state, file, resolve.id)?;
             let source = if resolve.src_size == 0 { None } else { Some(decoded(&resolve.src_addr)?) };
             let destination = decoded(&resolve.dst_addr)?;
             let timeout = Duration::from_millis(resolve.timeout_ms.into());
-            state.software.resolve_address(resolve.id.into(), source, destination, timeout).map_err(errno)
+            let id = resolve.id.into();
+            state.software.resolve_address(id, source, destination, timeout).map_err(own_address)
         }
         command::RESOLVE_ROUTE => {
             let resolve: ResolveRoute = read(body);
@@ -104,16 +138,24 @@ pub(super) fn carry_out(
         command::INIT_QP_ATTR => {
             room.check(size_of::<QpAttr>())?;
             let init: InitQpAttr = read(body);
-            known(state, file, init.id)?;
             let to = u8::try_from(init.qp_state).map(QpState).map_err(|_| Errno::EINVAL)?;
-            let attributes = state.software.qp_attributes(init.id.into(), to).map_err(errno)?;
+            if to.0 > QpState::ERR.0 {
+                return Err(Errno::EINVAL);
+            }
+            let (_, space) = known(state, file, init.id)?;
+            let id = init.id.into();
+            let early = space == PortSpace::Udp || !state.software.is_connecting(id);
+            let attributes = match state.software.node(id) {
+                Some((_, port)) if early => answer::early_attributes(to, port, space),
+                _ => state.software.qp_attributes(id, to).map_err(errno)?,
+            };
             let answer = answer::attributes(&attributes);
             room.put(init.response, answer.as_bytes(), answer.as_bytes().len())
         }
         command::GET_EVENT => event(state, file, &read(body), room),
         command::NOTIFY => notify(state, file, &read(body)),
         command::SET_OPTION => set_option(state, file, &read(body), room),
-        command::JOIN_MCAST => join(state, file, &read(body), room),
+        command::JOIN_MCAST => join_group(state, file, &read(body), room),
         command::LEAVE_MCAST => {
             room.check(size_of::<DestroyIdResp>())?;
             let leave: DestroyId = read(body);
@@ -135,7 +177,9 @@ pub(super) fn carry_out(
             state.software.migrate(migrate.id.into(), file).map_err(errno)?;
             room.put(migrate.response, answer.as_bytes(), size_of::<MigrateResp>())
         }
-        _ => Err(Errno::ENOSYS),
+        // Those that no program needs which knows addresses of every family.
+        number if number <= command::JOIN_MCAST => Err(Errno::ENOSYS),
+        _ => Err(Errno::EINVAL),
     }
 }
 
@@ -210,10 +254,10 @@ fn query(state: &mut State, file: u64, query: &Query, room: &Room<'_>) -> Result
 }
 
 fn connect(state: &mut State, file: u64, connect: &Connect) -> Result<(), Errno> {
-    let (_, space) = known(state, file, connect.id)?;
     if connect.conn_param.valid == 0 {
         return Err(Errno::EINVAL);
     }
+    let (_, space) = known(state, file, connect.id)?;
     let (qpn, parameters) = heard(connect.conn_param.as_bytes());
     let most = if space == PortSpace::Udp { private_data::DATAGRAM_CONNECT } else { private_data::CONNECT };
     private_data::check(&parameters.private_data, most).map_err(errno)?;
@@ -233,23 +277,41 @@ fn accept(state: &mut State, file: u64, accept: &Accept) -> Result<(), Errno> {
     }
     let (qpn, parameters) = heard(accept.conn_param.as_bytes());
     let most = if space == PortSpace::Udp { private_data::DATAGRAM_ACCEPT } else { private_data::ACCEPT };
-    private_data::check(&parameters.private_data, most).map_err(errno)?;
-    let accepted = match space {
+    let accepted = private_data::check(&parameters.private_data, most).and_then(|()| match space {
         PortSpace::Tcp => state.software.accept(id, qpn, &parameters),
         PortSpace::Udp => state.software.accept_datagrams(id, qpn, &parameters.private_data),
-    };
-    accepted.map_err(errno)?;
+    });
+    if let Err(error) = accepted {
+        // Who cannot accept has refused. Source: Linux `drivers/infiniband/core/cma.c`, `rdma_accept`.
+        state.software.reject(id, &[]).unwrap_or_default();
+        return Err(errno(error));
+    }
     // What comes of it is told with the number; of an ID whose request is gone nothing is told.
     known(state, file, accept.id)?.0.uid = accept.uid;
     Ok(())
 }
 
 fn set_option(state: &mut State, file: u64, set: &SetOption, room: &Room<'_>) -> Result<(), Errno> {
-    let mut value = [0; 4];
-    let length = usize::try_from(set.optlen).ok().filter(|length| (1..=4).contains(length));
-    let value = &mut value[..length.ok_or(Errno::EINVAL)?];
+    // The longest of them.
+    const MOST: u32 = 4;
+    let (entry, space) = known(state, file, set.id)?;
+    let length = match (set.level, set.optname) {
+        (option::LEVEL_ID, option::TOS | option::ACK_TIMEOUT) => 1,
+        (option::LEVEL_ID, option::REUSEADDR | option::AFONLY) => MOST,
+        // Of what is not known, the value is looked at first.
+        _ => set.optlen.clamp(1, MOST),
+    };
+    if set.optlen == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let mut value = [0; MOST as usize];
+    let value = &mut value[..length as usize];
     room.memory.read(set.optval, value)?;
-    let (entry, _) = known(state, file, set.id)?;
+    // Queue pairs of datagrams wait for no ACK.
+    let has_it = set.optname != option::ACK_TIMEOUT || space == PortSpace::Tcp;
+    if set.level == option::LEVEL_ID && (set.optlen != length || !has_it) {
+        return Err(Errno::EINVAL);
+    }
     let first = value[0];
     match (set.level, set.optname) {
         (option::LEVEL_ID, option::TOS) => entry.options.type_of_service = first,
@@ -266,20 +328,24 @@ fn set_option(state: &mut State, file: u64, set: &SetOption, room: &Room<'_>) ->
     state.software.set_options(set.id.into(), options).map_err(errno)
 }
 
-fn join(state: &mut State, file: u64, join: &JoinMcast, room: &Room<'_>) -> Result<(), Errno> {
+fn join_group(state: &mut State, file: u64, asked: &JoinMcast, room: &Room<'_>) -> Result<(), Errno> {
     room.check(size_of::<CreateIdResp>())?;
-    known(state, file, join.id)?;
-    let group = decoded(&join.addr)?.ip();
+    check_size(&asked.addr, asked.addr_size)?;
+    if !matches!(asked.join_flags, join::FULLMEMBER | join::SENDONLY_FULLMEMBER) {
+        return Err(Errno::EINVAL);
+    }
+    known(state, file, asked.id)?;
+    let group = decoded(&asked.addr)?.ip();
     if !group.is_multicast() {
         return Err(Errno::EINVAL);
     }
-    state.software.join(join.id.into(), group).map_err(errno)?;
+    state.software.join(asked.id.into(), group).map_err(errno)?;
     state.last_membership += 1;
     let number = state.last_membership;
-    state.memberships.insert(number, Membership { id: join.id, group, uid: join.uid, reported: 0 });
-    let told = room.put(join.response, CreateIdResp { id: number }.as_bytes(), size_of::<CreateIdResp>());
+    state.memberships.insert(number, Membership { id: asked.id, group, uid: asked.uid, reported: 0 });
+    let told = room.put(asked.response, CreateIdResp { id: number }.as_bytes(), size_of::<CreateIdResp>());
     told.inspect_err(|_| {
         state.memberships.remove(&number);
-        state.software.leave(join.id.into(), group).unwrap_or_default();
+        state.software.leave(asked.id.into(), group).unwrap_or_default();
     })
 }

@@ -1,8 +1,9 @@
 //! Which address an ID has.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use super::{Software, Stage};
+use super::{Record, Software, Stage};
 use crate::error::CmError;
 use crate::occurrence::What;
 use crate::service::{PortSpace, gid_of, ip_of};
@@ -11,6 +12,12 @@ use crate::service::{PortSpace, gid_of, ip_of};
 const BACKLOG: u32 = 1024;
 
 pub(super) const BUSY: &str = "a connection is under way: make another ID";
+
+/// Whether an ID is on another device than the one of `place`: both may have the same local port.
+fn is_elsewhere(ids: &HashMap<u64, Record>, other: u64, place: Option<usize>) -> bool {
+    let other = ids.get(&other).and_then(|record| record.port);
+    place.zip(other).is_some_and(|(place, other)| place != other)
+}
 
 impl Software {
     /// Tells the agents what their ports are now.
@@ -29,13 +36,27 @@ impl Software {
         }
     }
 
-    /// Takes a local port for an ID: this one, or any for 0.
-    pub(super) fn take_port(&mut self, id: u64, space: PortSpace, port: u16) -> Result<u16, CmError> {
-        let shares = |id: &u64| {
-            self.ids.get(id).is_some_and(|it| it.options.reuse_address && it.stage != Stage::Listening)
-        };
-        let taken = self.held.take(space, port, id, shares);
+    /// Takes a local port for an ID on a port of a device, `None` on all: this one, or any for 0.
+    pub(super) fn take_port(
+        &mut self,
+        id: u64,
+        space: PortSpace,
+        place: Option<usize>,
+        port: u16,
+    ) -> Result<u16, CmError> {
+        let ids = &self.ids;
+        let shares =
+            |id: u64| ids.get(&id).is_some_and(|it| it.options.reuse_address && it.stage != Stage::Listening);
+        let taken = self
+            .held
+            .take(space, port, id, |other| is_elsewhere(ids, *other, place) || shares(id) && shares(*other));
         taken.ok_or(CmError::PortInUse { space, port })
+    }
+
+    /// Whether an ID holds a local port on all devices.
+    pub(crate) fn is_held_for_all(&self, space: PortSpace, port: u16) -> bool {
+        let mut holders = self.held.holders(space, port).iter();
+        holders.any(|id| self.ids.get(id).is_some_and(|record| record.port.is_none()))
     }
 
     /// The port of a device that has the address.
@@ -68,7 +89,7 @@ impl Software {
             let none = || CmError::NoDevice { address, present: self.present() };
             Some(found.ok_or_else(none)?.0)
         };
-        let number = self.take_port(id, space, address.port())?;
+        let number = self.take_port(id, space, port, address.port())?;
         let record = self.record(id)?;
         record.local = Some(SocketAddr::new(address.ip(), number));
         (record.port, record.stage) = (port, Stage::Bound);
@@ -77,14 +98,15 @@ impl Software {
 
     pub(crate) fn listen(&mut self, id: u64, backlog: u32) -> Result<(), CmError> {
         if self.record(id)?.stage == Stage::New {
-            self.bind(id, SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0))?;
+            self.bind(id, SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0))?;
         }
         let record = self.record(id)?;
         let Some(local) = record.local.filter(|_| record.stage == Stage::Bound) else {
             return Err(CmError::State { what: "listen", why: BUSY });
         };
         let (space, port) = (record.space, record.port);
-        if !self.held.is_alone(space, local.port()) {
+        let mut others = self.held.holders(space, local.port()).iter().filter(|other| **other != id);
+        if !others.all(|other| is_elsewhere(&self.ids, *other, port)) {
             return Err(CmError::PortInUse { space, port: local.port() });
         }
         let record = self.record(id)?;
@@ -99,13 +121,18 @@ impl Software {
         Ok(())
     }
 
-    /// With RoCE the address says it all.
+    /// With RoCE the address says it all, but for the flow label, by which switches tell flows apart. Source: Linux
+    /// `drivers/infiniband/core/cma.c`, `cma_get_roce_udp_flow_label`.
     pub(crate) fn resolve_route(&mut self, id: u64) -> Result<(), CmError> {
         let record = self.record(id)?;
         if record.stage != Stage::AddressResolved {
             return Err(CmError::State { what: "resolve a route", why: "resolve the address first" });
         }
-        record.stage = Stage::RouteResolved;
+        let ports = record.local.zip(record.peer).map(|(local, peer)| (local.port(), peer.port()));
+        if let (Some(path), Some((local, peer))) = (&mut record.path, ports) {
+            path.flow_label = (u32::from(local) * 31 + u32::from(peer)) & 0xf_ffff;
+        }
+        (record.stage, record.has_route) = (Stage::RouteResolved, true);
         self.occur(id, What::RouteResolved);
         Ok(())
     }

@@ -24,7 +24,7 @@ impl Default for PortTable {
 }
 
 impl PortTable {
-    /// Takes a port, any for 0. One that others hold is taken if all of them, and `id`, share it. `None`: there is none.
+    /// Takes a port, any for 0. One that others hold is taken if each of them `shares` it. `None`: there is none.
     pub(super) fn take(
         &mut self,
         space: PortSpace,
@@ -33,11 +33,10 @@ impl PortTable {
         shares: impl Fn(&u64) -> bool,
     ) -> Option<u16> {
         let port = if port == 0 { self.free(space)? } else { port };
-        let holders = self.holders.entry((space, port)).or_default();
-        if !holders.is_empty() && !holders.iter().chain([&id]).all(shares) {
+        if !self.holders(space, port).iter().all(shares) {
             return None;
         }
-        holders.push(id);
+        self.holders.entry((space, port)).or_default().push(id);
         Some(port)
     }
 
@@ -52,9 +51,9 @@ impl PortTable {
         None
     }
 
-    /// Whether no more than one holds a port.
-    pub(super) fn is_alone(&self, space: PortSpace, port: u16) -> bool {
-        self.holders.get(&(space, port)).is_none_or(|holders| holders.len() <= 1)
+    /// Who holds a port.
+    pub(super) fn holders(&self, space: PortSpace, port: u16) -> &[u64] {
+        self.holders.get(&(space, port)).map_or(&[], Vec::as_slice)
     }
 
     /// The ID holds the port no more; nothing happens if it never did.

@@ -2,7 +2,7 @@
 //! whoever asked said. Source: Linux `drivers/infiniband/core/addr.c`, `process_one_req`.
 
 use std::cmp::Reverse;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use pollux_verbs::{Errno, Path};
@@ -59,14 +59,21 @@ impl Software {
         let bound = local.filter(|local| !local.ip().is_unspecified());
         let source = source.or(bound).filter(|source| !source.ip().is_unspecified());
         let candidates = self.candidates(source, destination)?;
-        // A source that is given binds the ID, whatever comes of the rest.
-        if let (Some(source), None) = (source, local) {
-            let number = self.take_port(id, space, source.port())?;
+        // The ID is bound, whatever comes of the rest.
+        if local.is_none() {
+            let place = source.and_then(|_| candidates.first().map(|(place, ..)| *place));
+            let number = self.take_port(id, space, place, source.map_or(0, |source| source.port()))?;
+            let any: IpAddr = match destination {
+                SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+                SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+            };
+            let ip = source.map_or(any, |source| source.ip().to_canonical());
             let record = self.record(id)?;
-            record.local = Some(SocketAddr::new(source.ip().to_canonical(), number));
+            (record.local, record.port) = (Some(SocketAddr::new(ip, number)), place);
             record.stage = Stage::Bound;
         }
         let record = self.record(id)?;
+        record.peer = Some(destination);
         let before = std::mem::replace(&mut record.stage, Stage::Resolving);
         let begin = self.now();
         let end = begin.saturating_add(timeout);
@@ -157,20 +164,13 @@ impl Software {
     }
 
     fn resolved(&mut self, resolution: &Resolution, found: Result<(Candidate, Path), Errno>) {
-        let &Resolution { id, destination, before, .. } = resolution;
-        let ready = found.and_then(|found| {
-            let record = self.ids.get(&id).ok_or(Errno::ENOENT)?;
-            let number = match record.local {
-                Some(local) => local.port(),
-                None => self.take_port(id, record.space, 0).map_err(|_| Errno::EADDRINUSE)?,
-            };
-            Ok((found, number))
-        });
+        let &Resolution { id, before, .. } = resolution;
         let Some(record) = self.ids.get_mut(&id) else { return };
-        match ready {
-            Ok((((place, _, own), path), number)) => {
+        match found {
+            Ok(((place, _, own), path)) => {
+                let number = record.local.map_or(0, |local| local.port());
                 record.local = Some(SocketAddr::new(ip_of(own), number));
-                (record.peer, record.port, record.path) = (Some(destination), Some(place), Some(path));
+                (record.port, record.path) = (Some(place), Some(path));
                 record.stage = Stage::AddressResolved;
                 self.occur(id, What::AddressResolved);
             }

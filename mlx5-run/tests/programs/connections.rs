@@ -189,7 +189,7 @@ fn what_cannot_be_is_one_line_or_the_kernels_errno() {
     let bed = Bed::new();
     for (program, line) in [
         // Not our address; nobody's address; nobody there.
-        ("rping -s -a 203.0.113.1", "rdma_bind_addr: No such device"),
+        ("rping -s -a 203.0.113.1", "rdma_bind_addr: Cannot assign requested address"),
         ("rping -c -a 203.0.113.1", "RDMA_CM_EVENT_ADDR_ERROR"),
         ("rping -c -a 10.9.0.77", "RDMA_CM_EVENT_ADDR_ERROR"),
     ] {

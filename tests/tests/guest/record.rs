@@ -1,16 +1,22 @@
 //! Every uverbs call of l2fwd, and of a tour of RDMA's objects, and what Linux answered, held against the record; the in-process
-//! kernel is held against the same (`apps/tests/calls.rs`, `tests/rdma_calls.rs`). `cargo xtask vm --record` writes the record anew.
+//! kernel is held against the same (`apps/tests/calls.rs`, `tests/rdma_calls.rs`); so are the commands of the connection manager's file
+//! (`tests/connection_calls.rs`). `cargo xtask vm --record` writes the record anew.
 
+#[path = "../connection_calls/tour.rs"]
+mod connections;
 #[path = "../rdma_calls/tour.rs"]
 mod tour;
 
-use std::fs;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use pollux_explain::normal::{self, differences};
-use pollux_verbs::{Context, Options};
+use pollux_verbs::{Context, Errno, Options};
 
 use crate::bed::{FUNCTIONS, ask, here, ibdev, is_recorded_kernel, keep, netdev, ours, recording, run, wait};
 use crate::forward::{arguments, ends_well, started, up};
@@ -141,4 +147,66 @@ fn l2fwd_with_devx_objects() {
 #[test]
 fn objects_of_rdma() {
     agrees("rdma.txt", include_str!("../../../mlx5-kernel/tests/golden/rdma.txt"), rdma_calls);
+}
+
+/// A file of Linux's connection manager.
+struct CmFile(File);
+
+impl connections::Commands for CmFile {
+    fn write(&self, _room: &connections::Room, bytes: &[u8]) -> Result<(), Errno> {
+        (&self.0).write(bytes).map(drop).map_err(Errno::from)
+    }
+
+    fn descriptor(&self) -> u32 {
+        self.0.as_raw_fd() as u32
+    }
+}
+
+/// What connections of the first function's with itself asked.
+fn connection_calls() -> String {
+    let drivers = up();
+    run("modprobe rdma_ucm");
+    run("ip link set lo up");
+    let near = netdev(FUNCTIONS[0]).expect("an interface");
+    run(&format!("ip address add {}/24 dev {near}", connections::ADDRESS));
+    let device = pollux_verbs::find(Path::new("/"), FUNCTIONS[0]).expect("a device");
+    let address = connections::ADDRESS.parse().expect("an address");
+    wait("a GID of the address", Duration::from_secs(10), || {
+        let context = Context::open_device(&device, Options::default()).expect("a context");
+        context.gid_of(1, address).expect("a table")
+    });
+    let open = || {
+        let flags = libc::O_NONBLOCK;
+        let path = "/dev/infiniband/rdma_cm";
+        let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path);
+        CmFile(file.expect("the manager's file"))
+    };
+    let said = connections::calls(open);
+    run("rmmod rdma_ucm");
+    drivers.unload();
+    said
+}
+
+#[test]
+fn connections_by_the_manager() {
+    if !here() {
+        return;
+    }
+    let said = connection_calls();
+    if recording() {
+        keep("rdma-cm.txt", &said);
+        return;
+    }
+    let recorded = include_str!("../../../mlx5-kernel/tests/golden/rdma-cm.txt");
+    // Other kernels may answer more or otherwise; what they are asked is the same.
+    let lines = |text: &str| -> Vec<String> {
+        let asked = |line: &str| line.split(" -> ").next().unwrap_or(line).to_owned();
+        text.lines().map(|line| if is_recorded_kernel() { line.to_owned() } else { asked(line) }).collect()
+    };
+    let (said, recorded) = (lines(&said), lines(recorded));
+    let other: Vec<_> = said.iter().zip(&recorded).filter(|(said, recorded)| said != recorded).collect();
+    assert!(
+        other.is_empty() && said.len() == recorded.len(),
+        "this is the record of another kernel: {other:#?}"
+    );
 }
