@@ -28,8 +28,10 @@ const ACCEPTANCE: Duration = Duration::from_secs(10);
 const CLOSING_LOOK: Duration = Duration::from_micros(100);
 /// How long a socket that is closed waits until its data have arrived.
 const LINGER: Duration = Duration::from_secs(2);
-/// How often the connection manager is asked while there is a connection.
+/// How often it is seen whether the connection manager is to be asked, while there is a connection.
 const TURNS: u32 = 64;
+/// How long the kernel's manager is not asked then: that is a system call each time, as much as a small message costs.
+const HEARD: Duration = Duration::from_millis(1);
 
 #[derive(Debug)]
 enum Phase {
@@ -64,6 +66,10 @@ pub(crate) struct End {
     peer: SocketAddr,
     pub(crate) options: RsOptions,
     turn: u32,
+    /// The connection manager is this process's, and works while it is asked.
+    is_in_process: bool,
+    /// When the manager was asked last.
+    heard: Instant,
     /// When a request was posted last, or the connection asked for.
     posted: Instant,
     wrong: Option<RsError>,
@@ -80,7 +86,7 @@ impl End {
         let channel = manager.channel()?;
         let id = channel.create_id(PortSpace::Tcp)?;
         id.resolve_address(source, peer, RESOLUTION)?;
-        Ok(Self::new(Phase::Address, id, channel, peer, options))
+        Ok(Self::new(manager, Phase::Address, (id, channel), peer, options))
     }
 
     /// Begins to accept a request for a connection.
@@ -97,11 +103,19 @@ impl End {
         let mut parts = Parts::new(&id, options)?;
         let private_data = parts.private_data().to_vec();
         id.accept(parts.qp(), &ConnectionParameters { private_data, ..asked })?;
-        Ok(Self::new(Phase::Accepting(parts.with(&data)), id, channel, peer, options))
+        Ok(Self::new(manager, Phase::Accepting(parts.with(&data)), (id, channel), peer, options))
     }
 
-    fn new(phase: Phase, id: Id, channel: EventChannel, peer: SocketAddr, options: &RsOptions) -> Self {
-        Self { phase, id, channel, peer, options: *options, turn: 0, posted: Instant::now(), wrong: None }
+    fn new(
+        manager: &Manager,
+        phase: Phase,
+        (id, channel): (Id, EventChannel),
+        peer: SocketAddr,
+        options: &RsOptions,
+    ) -> Self {
+        let (now, is_in_process) = (Instant::now(), manager.is_in_process());
+        let (options, posted, heard) = (*options, now, now);
+        Self { phase, id, channel, peer, options, turn: 0, is_in_process, heard, posted, wrong: None }
     }
 
     pub(crate) fn peer(&self) -> SocketAddr {
@@ -116,8 +130,10 @@ impl End {
     pub(crate) fn advance(&mut self, thorough: bool) {
         self.turn = self.turn.wrapping_add(1);
         let is_open = matches!(self.phase, Phase::Open(_));
-        if thorough || !is_open || self.turn.is_multiple_of(TURNS) {
+        let is_due = || self.is_in_process || self.heard.elapsed() >= HEARD;
+        if thorough || !is_open || self.turn.is_multiple_of(TURNS) && is_due() {
             self.hear();
+            self.heard = Instant::now();
             self.probe();
         }
         // The peer sends: it has heard our acceptance, whatever became of its answer.

@@ -190,6 +190,11 @@ impl Context {
         self.routes.native(call)
     }
 
+    /// See [`Channel::ring`].
+    pub(crate) fn ring(&self, qp: u32) -> Result<(), UverbsError> {
+        self.routes.ring(qp)
+    }
+
     /// Makes a write command whose answer is an `A`.
     pub(crate) fn write<R, A>(&self, command: u32, request: &R, driver: Driver<'_>) -> Result<A, UverbsError>
     where

@@ -6,7 +6,7 @@ use crate::abi::flags::{QpFlags, QpMask, QpType};
 use crate::abi::memory::AttachMcast;
 use crate::abi::queue_pair::{
     CreateQp, CreateQpResp, DestroyQp, DestroyQpResp, ExCreateQp, ExCreateQpResp, ExModifyQp, ExModifyQpResp,
-    ModifyQp, OpenQp, PostSend, PostSendResp, QpCap, QueryQp, QueryQpResp,
+    ModifyQp, OpenQp, QpCap, QueryQp, QueryQpResp,
 };
 use crate::abi::{id, write};
 use crate::call::Call;
@@ -257,9 +257,7 @@ impl Context {
     /// # Errors
     /// What the kernel says.
     pub fn ring_qp(&self, qp: QpHandle) -> Result<(), UverbsError> {
-        // The kernel wants to hear of requests of its own size though none follow: `struct ib_uverbs_send_wr`.
-        let request = PostSend { qp_handle: qp.0, wqe_size: 56, ..PostSend::default() };
-        self.write::<_, PostSendResp>(write::POST_SEND, &request, Driver::none()).map(|_| ())
+        self.ring(qp.0)
     }
 
     /// Asks for a queue pair's values.

@@ -13,6 +13,7 @@ use crate::abi::{id, write};
 use crate::call::{ATTRIBUTE_BYTES_MAX, Call, Output, WriteCall};
 use crate::channel::{Channel, Route};
 use crate::driver::Driver;
+use crate::error::Operation;
 use crate::{Errno, UverbsError};
 
 /// A channel, and what was found out about the kernel behind it.
@@ -92,6 +93,15 @@ impl CommandRoutes {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Tells the device of requests in a queue pair's rings.
+    pub(crate) fn ring(&self, qp: u32) -> Result<(), UverbsError> {
+        self.channel.ring(qp, self.driver, self.route).map_err(|errno| UverbsError::Refused {
+            operation: Operation::Write { command: write::POST_SEND },
+            errno,
+            words: self.channel.words(),
+        })
     }
 
     /// Makes a write command whose answer is an `A`.

@@ -349,3 +349,11 @@ layout! {
         events_reported: u32 = 0,
     }
 }
+
+impl PostSend {
+    /// Without requests: the kernel is to look at the rings of the queue pair.
+    pub(crate) const fn bell(qp: u32) -> Self {
+        // It wants to hear of requests of its own size though none follow: `struct ib_uverbs_send_wr`.
+        Self { response: 0, qp_handle: qp, wr_count: 0, sge_count: 0, wqe_size: 56 }
+    }
+}

@@ -150,6 +150,19 @@ fn a_file_that_is_no_device_refuses() {
     assert_eq!(taken.core_out.written(), Some(&[0; 4][..]));
 }
 
+/// The bell's bytes, which the kernel is given at once: header, where the answer goes, the queue pair, and a size that it wants to hear.
+#[test]
+fn a_bell_is_one_command_without_requests() {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let kernel = KernelFile::open(file.path(), None).expect("open");
+    assert_eq!(kernel.ring(0x123, 7, Route::Tunnelled), Ok(()));
+    let bytes = fs::read(file.path()).expect("written");
+    // `POST_SEND`, 8 words in, 1 out. Source: Linux `include/uapi/rdma/ib_user_verbs.h`.
+    assert_eq!(bytes[..8], [29, 0, 0, 0, 8, 0, 1, 0]);
+    assert_ne!(word(&bytes, 8), 0);
+    assert_eq!(bytes[16..], [0x23, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 56, 0, 0, 0]);
+}
+
 #[test]
 fn another_device_than_sysfs_says_is_refused() {
     let error = KernelFile::open(Path::new("/dev/null"), Some((231, 192))).map(|_| ()).expect_err("another");

@@ -3,10 +3,10 @@
 
 use std::process::Command;
 
-use super::by_address::{original, own, serve};
+use super::by_address::{original, serve};
 use super::rping::listens;
 use super::{Device, LIMIT};
-use crate::bed::{here, wait};
+use crate::bed::{here, ours, wait};
 use pollux_tests::program::Running;
 
 /// Of each side; the first is not kept.
@@ -53,9 +53,16 @@ fn connection(said: &str) -> Option<f64> {
     row.split_whitespace().next()?.parse().ok()
 }
 
-/// Ours, as users build it.
-fn released(name: &str, words: &[&str]) -> Command {
-    own(&format!("{name}-release"), words)
+/// Ours, as users build it, on an lcore.
+fn released(name: &str, lcore: &str, words: &[&str]) -> Command {
+    let mut command = Command::new(ours(&format!("{name}-release")));
+    command.args(["-l", lcore, "--no-huge", "--"]).args(words);
+    command
+}
+
+/// The original, which the kernel puts where it likes.
+fn theirs(name: &str, _lcore: &str, words: &[&str]) -> Command {
+    original(name, words)
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -63,15 +70,15 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-fn trial(figure: &Figure, port: &str, make: fn(&str, &[&str]) -> Command) -> f64 {
+fn trial(figure: &Figure, port: &str, make: fn(&str, &str, &[&str]) -> Command) -> f64 {
     let words = |role| -> Vec<&str> {
         let end = [role, "10.0.0.1", "-p", port];
         end.into_iter().chain(figure.words.split(' ')).collect()
     };
     wait("the port of the run before", LIMIT, || (!listens(port)).then_some(()));
     // It ends with its client, or is ended: the original's last test, without queue pairs, does not always pass.
-    let _server = serve(make(figure.program, &words("-b")), port);
-    let client = Running::start(make(figure.program, &words("-s"))).finish(LIMIT);
+    let _server = serve(make(figure.program, "1", &words("-b")), port);
+    let client = Running::start(make(figure.program, "0", &words("-s"))).finish(LIMIT);
     let read = (figure.read)(&client.stdout);
     read.unwrap_or_else(|| panic!("{}: no figure in {}{:?}", figure.name, client.stdout, client.stderr))
 }
@@ -83,17 +90,17 @@ fn beside_the_originals() {
     }
     let _ready = Device::new("rxe0");
     for figure in &FIGURES {
-        let [mut ours, mut theirs] = [Vec::new(), Vec::new()];
+        let [mut our, mut their] = [Vec::new(), Vec::new()];
         for trial_number in 0..=TRIALS {
-            let pair = [trial(figure, "7600", released), trial(figure, "7600", original)];
+            let pair = [trial(figure, "7600", released), trial(figure, "7600", theirs)];
             if trial_number > 0 {
-                ours.push(pair[0]);
-                theirs.push(pair[1]);
+                our.push(pair[0]);
+                their.push(pair[1]);
             }
         }
-        let ratios = ours.iter().zip(&theirs).map(|(ours, theirs)| ours / theirs).collect();
-        let (ours, theirs) = (median(ours), median(theirs));
-        println!("{}: ours {ours:.1}, librdmacm's {theirs:.1}, ratio {:.2}", figure.name, median(ratios));
+        let ratios = our.iter().zip(&their).map(|(our, their)| our / their).collect();
+        let (our, their) = (median(our), median(their));
+        println!("{}: ours {our:.1}, librdmacm's {their:.1}, ratio {:.2}", figure.name, median(ratios));
     }
 }
 
