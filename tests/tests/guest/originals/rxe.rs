@@ -1,6 +1,7 @@
 //! Both ends on rxe0.
 
 mod explained;
+mod linked;
 
 use std::process::Command;
 
