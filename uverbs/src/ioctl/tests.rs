@@ -158,7 +158,7 @@ fn a_bell_is_one_command_without_requests() {
     assert_eq!(kernel.ring(0x123, 7, Route::Tunnelled), Ok(()));
     let bytes = fs::read(file.path()).expect("written");
     // `POST_SEND`, 8 words in, 1 out. Source: Linux `include/uapi/rdma/ib_user_verbs.h`.
-    assert_eq!(bytes[..8], [29, 0, 0, 0, 8, 0, 1, 0]);
+    assert_eq!(bytes[..8], [28, 0, 0, 0, 8, 0, 1, 0]);
     assert_ne!(word(&bytes, 8), 0);
     assert_eq!(bytes[16..], [0x23, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 56, 0, 0, 0]);
 }
