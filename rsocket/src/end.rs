@@ -126,12 +126,13 @@ impl End {
         self.id.local_address()
     }
 
-    /// Looks at what came. `thorough`: asks the connection manager as well, which is done now and then anyway.
+    /// Looks at what came. `thorough`: asks the connection manager as well, which is done now and then anyway, that of the kernel no more than
+    /// once in [`HEARD`].
     pub(crate) fn advance(&mut self, thorough: bool) {
         self.turn = self.turn.wrapping_add(1);
         let is_open = matches!(self.phase, Phase::Open(_));
         let is_due = || self.is_in_process || self.heard.elapsed() >= HEARD;
-        if thorough || !is_open || self.turn.is_multiple_of(TURNS) && is_due() {
+        if !is_open || (thorough || self.turn.is_multiple_of(TURNS)) && is_due() {
             self.hear();
             self.heard = Instant::now();
             self.probe();
