@@ -131,7 +131,8 @@ impl Id {
     /// Attributes of its queue pair in a state, for programs that change the state themselves.
     ///
     /// # Errors
-    /// A connection that is not that far.
+    /// No device yet; a connection that is not that far, or over. Before there is a connection, all states have the attributes that a queue
+    /// pair begins with.
     #[doc(alias = "rdma_init_qp_attr")]
     pub fn qp_attributes(&self, state: QpState) -> Result<QpAttributes, CmError> {
         either!(

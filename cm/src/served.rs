@@ -166,7 +166,8 @@ impl State {
 /// What the kernel would say.
 fn errno(error: CmError) -> Errno {
     match error {
-        CmError::NoDevice { .. } => Errno::ENODEV,
+        // It is the port of nothing here, thus none of this host's.
+        CmError::NoDevice { .. } => Errno::EADDRNOTAVAIL,
         CmError::PortInUse { .. } => Errno::EADDRINUSE,
         CmError::Kernel { errno, .. } => errno,
         CmError::Verbs(error) => error.errno().unwrap_or(Errno::EIO),

@@ -52,8 +52,6 @@ struct Record {
     /// Of which device and port.
     port: Option<usize>,
     path: Option<Path>,
-    /// The path is a route: it was resolved, or came with a request for a connection.
-    has_route: bool,
     connection: Option<u32>,
     /// Of a listening one: requests that are neither accepted nor rejected, and how many there may be.
     pending: u32,
@@ -156,7 +154,6 @@ impl Software {
             peer: None,
             port: None,
             path: None,
-            has_route: false,
             connection: None,
             pending: 0,
             backlog: 0,
@@ -219,26 +216,30 @@ impl Software {
         self.ids.get(&id).map_or((None, None), |record| (record.local, record.peer))
     }
 
-    /// What the queue pair of the ID is made with in a state.
+    /// What the queue pair of the ID is made with in a state. Before there is a connection, and of datagrams always, that is the same for all
+    /// states. Source: Linux `drivers/infiniband/core/cma.c`, `rdma_init_qp_attr`, `cma_ib_init_qp_attr`.
     pub(crate) fn qp_attributes(&mut self, id: u64, state: QpState) -> Result<QpAttributes, CmError> {
         let why = "the ID has no connection that far: connect, or wait for a response";
         let unknown = CmError::State { what: "tell attributes of a queue pair", why };
         let record = self.record(id)?;
-        let space = record.space;
-        let (Some(place), connection) = (record.port, record.connection) else { return Err(unknown) };
+        let (space, connection) = (record.space, record.connection);
+        let Some(place) = record.port else { return Err(unknown) };
         let port = &self.ports[place];
-        if connection.is_some_and(|connection| !port.agent.is_under_way(connection)) {
-            return Err(unknown);
-        }
-        let known = connection.and_then(|connection| port.agent.connection(connection));
+        let begun = QpAttributes {
+            port: Some(port.management.port()),
+            pkey_index: Some(0),
+            ..QpAttributes::state(state)
+        };
+        let connection = match (space, connection) {
+            (PortSpace::Udp, _) => return Ok(QpAttributes { qkey: Some(UDP_QKEY), ..begun }),
+            (PortSpace::Tcp, None) => return Ok(QpAttributes { access: Some(Access::empty()), ..begun }),
+            (PortSpace::Tcp, Some(connection)) => connection,
+        };
+        let known = port.agent.connection(connection);
         let mut attributes = QpAttributes::state(state);
         match (state, known) {
-            (QpState::INIT, known) => {
-                (attributes.port, attributes.pkey_index) = (Some(port.management.port()), Some(0));
-                if space == PortSpace::Udp {
-                    attributes.qkey = Some(UDP_QKEY);
-                    return Ok(attributes);
-                }
+            (QpState::INIT, known) if port.agent.is_under_way(connection) => {
+                attributes = begun;
                 let resources = known.map_or(1, |known| known.max_dest_rd_atomic);
                 let mut access = Access::REMOTE_WRITE;
                 if resources > 0 {
@@ -505,8 +506,8 @@ impl Software {
         let made = self.create(channel, space);
         if let Some(record) = self.ids.get_mut(&made) {
             (record.local, record.peer) = (Some(local), Some(source));
-            (record.port, record.path) = (Some(place), Some(path));
-            record.has_route = space == PortSpace::Tcp;
+            // Who is asked for datagrams has no way back of its own.
+            (record.port, record.path) = (Some(place), (space == PortSpace::Tcp).then_some(path));
             (record.connection, record.listener) = (Some(connection), Some(listener));
             record.stage = Stage::Connected;
         }
@@ -567,11 +568,6 @@ impl Software {
         established.map_err(|_| CmError::State { what: "notify", why: "the connection is not half open" })
     }
 
-    /// Whether the ID has asked for a connection, or was made by who did.
-    pub(crate) fn is_connecting(&self, id: u64) -> bool {
-        self.ids.get(&id).is_some_and(|record| record.connection.is_some())
-    }
-
     /// Whether an event waits.
     pub(crate) fn has_events(&self, channel: u64) -> bool {
         self.channels.get(&channel).is_some_and(|queue| !queue.is_empty())
@@ -583,9 +579,10 @@ impl Software {
         Some((port.guid(), port.port()))
     }
 
-    /// The way of the ID, with the port's MTU as a code, once it has a route or is connected by it; who is asked for datagrams has none.
+    /// The way of the ID, with the port's MTU as a code, once it is a route.
     pub(crate) fn path(&self, id: u64) -> Result<Option<(Path, u8)>, CmError> {
-        let record = self.ids.get(&id).filter(|record| record.has_route);
+        let has_route = |record: &&Record| matches!(record.stage, Stage::RouteResolved | Stage::Connected);
+        let record = self.ids.get(&id).filter(has_route);
         let Some((path, port)) = record.and_then(|record| record.path.zip(record.port)) else {
             return Ok(None);
         };

@@ -5,7 +5,6 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use pollux_uverbs::abi::connection::{
     ADDRESS_BYTES, ConnParam, EventResp, PathData, QpAttr, QueryAddrResp, UdParam, event, space,
 };
-use pollux_uverbs::abi::flags::{Access, QpState};
 use pollux_uverbs::abi::memory::AhAttr;
 use pollux_verbs::{Errno, Path, QpAttributes};
 use zerocopy::IntoBytes;
@@ -15,7 +14,6 @@ use crate::abi::{address, told};
 use crate::occurrence::{Occurrence, What};
 use crate::parameters::ConnectionParameters;
 use crate::service::{PortSpace, gid_of};
-use crate::software::UDP_QKEY;
 
 /// Where the answer of a command goes, and how much of it there is room for.
 pub(super) struct Room<'a> {
@@ -102,18 +100,6 @@ pub(super) fn path(from: [u8; 16], path: &Path, mtu: u8) -> PathData {
     // How long packets live: Linux `drivers/infiniband/core/cma.c`, `CMA_IBOE_PACKET_LIFETIME`.
     record[56] = 2 << 6 | 16;
     PathData { flags: FOR_ALL, path_rec: record, ..PathData::default() }
-}
-
-/// What is told of a queue pair before there is a connection, for whatever state, and of one of datagrams always. Source: Linux
-/// `drivers/infiniband/core/cma.c`, `cma_ib_init_qp_attr`.
-pub(super) fn early_attributes(state: QpState, port: u8, space: PortSpace) -> QpAttributes {
-    QpAttributes {
-        port: Some(port),
-        pkey_index: Some(0),
-        qkey: (space == PortSpace::Udp).then_some(UDP_QKEY),
-        access: (space == PortSpace::Tcp).then_some(Access::empty()),
-        ..QpAttributes::state(state)
-    }
 }
 
 /// Attributes of a queue pair.

@@ -36,14 +36,6 @@ fn decoded(bytes: &[u8; 128]) -> Result<SocketAddr, Errno> {
     address::decode(bytes).ok_or(Errno::EINVAL)
 }
 
-/// What the kernel would say of an address of our own that is none.
-fn own_address(error: CmError) -> Errno {
-    match error {
-        CmError::NoDevice { .. } => Errno::EADDRNOTAVAIL,
-        other => errno(other),
-    }
-}
-
 /// An ID of a file.
 fn own(state: &mut State, file: u64, id: u32) -> Result<&mut Entry, Errno> {
     let entry = state.ids.get_mut(&id).ok_or(Errno::ENOENT)?;
@@ -91,7 +83,7 @@ pub(super) fn carry_out(
                 {
                     Errno::EADDRNOTAVAIL
                 }
-                other => own_address(other),
+                other => errno(other),
             })
         }
         command::RESOLVE_ADDR => {
@@ -108,7 +100,7 @@ pub(super) fn carry_out(
             let destination = decoded(&resolve.dst_addr)?;
             let timeout = Duration::from_millis(resolve.timeout_ms.into());
             let id = resolve.id.into();
-            state.software.resolve_address(id, source, destination, timeout).map_err(own_address)
+            state.software.resolve_address(id, source, destination, timeout).map_err(errno)
         }
         command::RESOLVE_ROUTE => {
             let resolve: ResolveRoute = read(body);
@@ -142,13 +134,8 @@ pub(super) fn carry_out(
             if to.0 > QpState::ERR.0 {
                 return Err(Errno::EINVAL);
             }
-            let (_, space) = known(state, file, init.id)?;
-            let id = init.id.into();
-            let early = space == PortSpace::Udp || !state.software.is_connecting(id);
-            let attributes = match state.software.node(id) {
-                Some((_, port)) if early => answer::early_attributes(to, port, space),
-                _ => state.software.qp_attributes(id, to).map_err(errno)?,
-            };
+            known(state, file, init.id)?;
+            let attributes = state.software.qp_attributes(init.id.into(), to).map_err(errno)?;
             let answer = answer::attributes(&attributes);
             room.put(init.response, answer.as_bytes(), answer.as_bytes().len())
         }

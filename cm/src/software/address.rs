@@ -132,7 +132,7 @@ impl Software {
         if let (Some(path), Some((local, peer))) = (&mut record.path, ports) {
             path.flow_label = (u32::from(local) * 31 + u32::from(peer)) & 0xf_ffff;
         }
-        (record.stage, record.has_route) = (Stage::RouteResolved, true);
+        record.stage = Stage::RouteResolved;
         self.occur(id, What::RouteResolved);
         Ok(())
     }

@@ -23,13 +23,10 @@ type Candidate = (usize, u8, [u8; 16]);
 #[derive(Debug)]
 pub(super) struct Resolution {
     pub(super) id: u64,
-    destination: SocketAddr,
     /// Nearest first; those that cannot lead there are taken out.
     candidates: Vec<Candidate>,
     /// Why none is left.
     why: Errno,
-    /// Where the ID was before, and is again if nobody answers.
-    before: Stage,
     begin: Duration,
     end: Duration,
 }
@@ -73,12 +70,11 @@ impl Software {
             record.stage = Stage::Bound;
         }
         let record = self.record(id)?;
-        record.peer = Some(destination);
-        let before = std::mem::replace(&mut record.stage, Stage::Resolving);
+        (record.peer, record.stage) = (Some(destination), Stage::Resolving);
         let begin = self.now();
         let end = begin.saturating_add(timeout);
         let why = Errno::ENETUNREACH;
-        self.resolutions.push(Resolution { id, destination, candidates, why, before, begin, end });
+        self.resolutions.push(Resolution { id, candidates, why, begin, end });
         // What is known already is told at once.
         self.resolve();
         Ok(())
@@ -119,7 +115,7 @@ impl Software {
             let found = self.look_for(resolution, now);
             let is_over = found.is_some();
             if let Some(found) = found {
-                self.resolved(resolution, found);
+                self.resolved(resolution.id, found);
             }
             any |= is_over;
             !is_over
@@ -134,8 +130,8 @@ impl Software {
         resolution: &mut Resolution,
         now: Duration,
     ) -> Option<Result<(Candidate, Path), Errno>> {
-        let traffic_class = self.ids.get(&resolution.id)?.options.type_of_service;
-        let gid = gid_of(resolution.destination.ip());
+        let record = self.ids.get(&resolution.id)?;
+        let (traffic_class, gid) = (record.options.type_of_service, gid_of(record.peer?.ip()));
         let mut found = None;
         let mut turn = resolution.begin;
         resolution.candidates.retain(|candidate| {
@@ -163,8 +159,7 @@ impl Software {
         }
     }
 
-    fn resolved(&mut self, resolution: &Resolution, found: Result<(Candidate, Path), Errno>) {
-        let &Resolution { id, before, .. } = resolution;
+    fn resolved(&mut self, id: u64, found: Result<(Candidate, Path), Errno>) {
         let Some(record) = self.ids.get_mut(&id) else { return };
         match found {
             Ok(((place, _, own), path)) => {
@@ -175,7 +170,7 @@ impl Software {
                 self.occur(id, What::AddressResolved);
             }
             Err(errno) => {
-                record.stage = before;
+                record.stage = Stage::Bound;
                 self.occur(id, What::AddressError(errno));
             }
         }

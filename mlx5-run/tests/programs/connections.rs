@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use pollux_cm::{ConnectionParameters, EventChannel, EventKind, Id, Manager, PortSpace};
+use pollux_cm::{ConnectionParameters, EventChannel, EventKind, Id, Manager, PortSpace, RejectReason};
 use pollux_tests::require::{Need, require};
 use pollux_verbs::{Cq, CqOptions, Options, Pd, QpKind, QpOptions};
 
@@ -283,6 +283,16 @@ fn our_own_client_finds_the_kernels_manager() {
     assert_eq!(status, 0, "the child was refused");
     id.disconnect(&mut ours).expect("asked");
     assert!(matches!(next(&far), EventKind::Disconnected));
+    // Nobody takes datagrams there: the kernel tells that as `UNREACHABLE`, with a status that is no errno.
+    let near = manager.channel().expect("a file");
+    let id = near.create_id(PortSpace::Udp).expect("an ID");
+    id.resolve_address(Some(from), to, Duration::from_secs(2)).expect("asked");
+    assert!(matches!(next(&near), EventKind::AddressResolved));
+    id.resolve_route(Duration::from_secs(2)).expect("asked");
+    assert!(matches!(next(&near), EventKind::RouteResolved));
+    id.connect_datagrams(b"hello").expect("asked");
+    let refused = next(&near);
+    assert!(matches!(refused, EventKind::Rejected { reason: RejectReason(1), .. }), "{refused}");
 }
 
 #[test]
