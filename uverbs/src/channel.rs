@@ -3,12 +3,8 @@
 
 use std::fmt;
 
-use zerocopy::IntoBytes;
-
 use crate::Errno;
-use crate::abi::queue_pair::{PostSend, PostSendResp};
-use crate::abi::write;
-use crate::call::{Call, Output, WriteCall};
+use crate::call::{Call, WriteCall};
 use crate::page::{Page, Protection};
 
 /// Something that answers as `/dev/infiniband/uverbsN` does: the kernel's file, or a model of a device.
@@ -50,13 +46,13 @@ pub trait Channel: Send + Sync + fmt::Debug {
     /// As for [`call`](Self::call).
     unsafe fn write(&self, command: &mut WriteCall<'_>, route: Route) -> Result<(), Errno>;
 
-    /// Tells the device of requests that stand in the rings of a queue pair whose driver carries them out in the kernel: `POST_SEND` without
-    /// any. Hot there, once a list. `driver` is that of [`WriteCall`].
+    /// A shorter way than [`write`](Self::write), where there is one, to tell the device of requests in the rings of a queue pair that its
+    /// driver carries out in the kernel. `None`: take the command.
     ///
     /// # Errors
-    /// As of [`write`](Self::write).
-    fn ring(&self, qp: u32, driver: u32, route: Route) -> Result<(), Errno> {
-        ring_by_command(self, qp, driver, route)
+    /// As the command, `POST_SEND`.
+    fn ring(&self, _qp: u32) -> Option<Result<(), Errno>> {
+        None
     }
 
     /// Maps pages of the device.
@@ -83,25 +79,4 @@ pub enum Route {
     Tunnelled,
     /// By write(2), for kernels that lack that method.
     Plain,
-}
-
-/// [`Channel::ring`] by the command itself.
-pub(crate) fn ring_by_command(
-    channel: &(impl Channel + ?Sized),
-    qp: u32,
-    driver: u32,
-    route: Route,
-) -> Result<(), Errno> {
-    let (request, mut answer) = (PostSend::bell(qp), PostSendResp::default());
-    let mut command = WriteCall {
-        command: write::POST_SEND,
-        driver,
-        core_in: request.as_bytes(),
-        core_out: Output::borrowed(answer.as_mut_bytes()),
-        driver_in: &[],
-        driver_out: Output::borrowed(&mut []),
-        fd: None,
-    };
-    // SAFETY: it names no memory, and ends nothing.
-    unsafe { channel.write(&mut command, route) }
 }

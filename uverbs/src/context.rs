@@ -190,8 +190,8 @@ impl Context {
         self.routes.native(call)
     }
 
-    /// See [`Channel::ring`].
-    pub(crate) fn ring(&self, qp: u32) -> Result<(), UverbsError> {
+    /// Tells the device of requests in a queue pair's rings, if there is a shorter way than the command.
+    pub(crate) fn ring(&self, qp: u32) -> Option<Result<(), UverbsError>> {
         self.routes.ring(qp)
     }
 

@@ -23,7 +23,7 @@ use crate::abi::frame::{
 use crate::abi::queue_pair::{PostSend, PostSendResp};
 use crate::abi::{id, write};
 use crate::call::{Call, Output, Value, WriteCall};
-use crate::channel::{Channel, Route, ring_by_command};
+use crate::channel::{Channel, Route};
 use crate::page::{Page, Protection};
 use crate::{Errno, UverbsError};
 
@@ -36,8 +36,8 @@ const ATTRIBUTE_BYTES: usize = size_of::<IoctlAttribute>();
 pub struct KernelFile {
     file: File,
     path: PathBuf,
-    /// Who opened it had other credentials, and write(2) is refused.
-    is_anothers: AtomicBool,
+    /// write(2) was refused: who opened the file had other credentials.
+    refuses_write: AtomicBool,
 }
 
 /// POST_SEND without requests, with its header.
@@ -69,7 +69,7 @@ impl KernelFile {
                 });
             }
         }
-        Ok(Self { file, path: path.to_owned(), is_anothers: AtomicBool::new(false) })
+        Ok(Self { file, path: path.to_owned(), refuses_write: AtomicBool::new(false) })
     }
 
     /// Takes over a descriptor of a device's file that somebody else opened, as it comes from another process.
@@ -81,7 +81,7 @@ impl KernelFile {
         let path = std::fs::read_link(&path).unwrap_or(path);
         let file = File::from(fd);
         if file.metadata().is_ok_and(|found| found.file_type().is_char_device()) {
-            return Ok(Self { file, path, is_anothers: AtomicBool::new(false) });
+            return Ok(Self { file, path, refuses_write: AtomicBool::new(false) });
         }
         let mend = "only a device's file, such as /dev/infiniband/uverbs0, can be taken over".into();
         Err(UverbsError::Open { path, errno: Errno::ENOTTY, mend })
@@ -134,35 +134,37 @@ impl Channel for KernelFile {
         Ok(())
     }
 
-    /// By write(2), which costs less than the ioctl around it, while it is allowed: not to who has other credentials than who opened the
-    /// file. Source: Linux `drivers/infiniband/core/uverbs_main.c`, `ib_uverbs_write`; `include/rdma/ib.h`, `ib_safe_file_access`.
-    fn ring(&self, qp: u32, driver: u32, route: Route) -> Result<(), Errno> {
-        if !self.is_anothers.load(Ordering::Relaxed) {
-            let mut answer = PostSendResp::default();
-            let response = std::ptr::from_mut(&mut answer).expose_provenance() as u64;
-            let request = PostSend { response, ..PostSend::bell(qp) };
-            // In words of four bytes.
-            let header = WriteHeader {
-                command: write::POST_SEND,
-                in_words: (RING_BYTES / 4) as u16,
-                out_words: (size_of::<PostSendResp>() / 4) as u16,
-            };
-            let mut bytes = [0; RING_BYTES];
-            let (front, rest) = bytes.split_at_mut(size_of::<WriteHeader>());
-            front.copy_from_slice(header.as_bytes());
-            rest.copy_from_slice(request.as_bytes());
-            // SAFETY: the request is read in its length; the address inside it is of `answer`, which is ours alone and has the length
-            // that the header says.
-            let count = unsafe { libc::write(self.file.as_raw_fd(), bytes.as_ptr().cast(), bytes.len()) };
-            if count >= 0 {
-                return Ok(());
-            }
-            match Errno::from(io::Error::last_os_error()) {
-                Errno::EACCES => self.is_anothers.store(true, Ordering::Relaxed),
-                errno => return Err(errno),
-            }
+    /// By write(2), which costs about 0.6 of the ioctl around the same command, while it is allowed: not to who has other credentials than who
+    /// opened the file. Source: Linux `drivers/infiniband/core/uverbs_main.c`, `ib_uverbs_write`; `include/rdma/ib.h`, `ib_safe_file_access`.
+    fn ring(&self, qp: u32) -> Option<Result<(), Errno>> {
+        if self.refuses_write.load(Ordering::Relaxed) {
+            return None;
         }
-        ring_by_command(self, qp, driver, route)
+        let mut answer = PostSendResp::default();
+        let response = std::ptr::from_mut(&mut answer).expose_provenance() as u64;
+        // In words of four bytes.
+        let header = WriteHeader {
+            command: write::POST_SEND,
+            in_words: (RING_BYTES / 4) as u16,
+            out_words: (size_of::<PostSendResp>() / 4) as u16,
+        };
+        let mut bytes = [0; RING_BYTES];
+        let (front, rest) = bytes.split_at_mut(size_of::<WriteHeader>());
+        front.copy_from_slice(header.as_bytes());
+        rest.copy_from_slice(PostSend { response, ..PostSend::bell(qp) }.as_bytes());
+        // SAFETY: the request is read in its length; the address inside it is of `answer`, which is ours alone and has the length that the
+        // header says.
+        let count = unsafe { libc::write(self.file.as_raw_fd(), bytes.as_ptr().cast(), bytes.len()) };
+        if count >= 0 {
+            return Some(Ok(()));
+        }
+        match Errno::from(io::Error::last_os_error()) {
+            Errno::EACCES => {
+                self.refuses_write.store(true, Ordering::Relaxed);
+                None
+            }
+            errno => Some(Err(errno)),
+        }
     }
 
     fn map(&self, offset: u64, bytes: usize, protection: Protection) -> Result<Page, Errno> {

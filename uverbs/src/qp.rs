@@ -6,7 +6,7 @@ use crate::abi::flags::{QpFlags, QpMask, QpType};
 use crate::abi::memory::AttachMcast;
 use crate::abi::queue_pair::{
     CreateQp, CreateQpResp, DestroyQp, DestroyQpResp, ExCreateQp, ExCreateQpResp, ExModifyQp, ExModifyQpResp,
-    ModifyQp, OpenQp, QpCap, QueryQp, QueryQpResp,
+    ModifyQp, OpenQp, PostSend, PostSendResp, QpCap, QueryQp, QueryQpResp,
 };
 use crate::abi::{id, write};
 use crate::call::Call;
@@ -257,7 +257,11 @@ impl Context {
     /// # Errors
     /// What the kernel says.
     pub fn ring_qp(&self, qp: QpHandle) -> Result<(), UverbsError> {
-        self.ring(qp.0)
+        self.ring(qp.0).unwrap_or_else(|| {
+            let answer: Result<PostSendResp, _> =
+                self.write(write::POST_SEND, &PostSend::bell(qp.0), Driver::none());
+            answer.map(drop)
+        })
     }
 
     /// Asks for a queue pair's values.

@@ -95,13 +95,14 @@ impl CommandRoutes {
         }
     }
 
-    /// Tells the device of requests in a queue pair's rings.
-    pub(crate) fn ring(&self, qp: u32) -> Result<(), UverbsError> {
-        self.channel.ring(qp, self.driver, self.route).map_err(|errno| UverbsError::Refused {
+    /// See [`Channel::ring`].
+    pub(crate) fn ring(&self, qp: u32) -> Option<Result<(), UverbsError>> {
+        let refused = |errno| UverbsError::Refused {
             operation: Operation::Write { command: write::POST_SEND },
             errno,
             words: self.channel.words(),
-        })
+        };
+        self.channel.ring(qp).map(|answer| answer.map_err(refused))
     }
 
     /// Makes a write command whose answer is an `A`.
