@@ -18,6 +18,7 @@ use crate::error::RsError;
 use crate::message::ConnectData;
 use crate::options::RsOptions;
 use crate::protocol::State;
+use crate::wait::Pace;
 
 /// How long an address or a route may take to be resolved: librdmacm's programs wait as long.
 const RESOLUTION: Duration = Duration::from_secs(2);
@@ -66,10 +67,8 @@ pub(crate) struct End {
     peer: SocketAddr,
     pub(crate) options: RsOptions,
     turn: u32,
-    /// The connection manager is this process's, and works while it is asked.
-    is_in_process: bool,
-    /// When the manager was asked last.
-    heard: Instant,
+    /// Of questions to the connection manager while there is a connection.
+    pace: Pace,
     /// When a request was posted last, or the connection asked for.
     posted: Instant,
     wrong: Option<RsError>,
@@ -113,9 +112,10 @@ impl End {
         peer: SocketAddr,
         options: &RsOptions,
     ) -> Self {
-        let (now, is_in_process) = (Instant::now(), manager.is_in_process());
-        let (options, posted, heard) = (*options, now, now);
-        Self { phase, id, channel, peer, options, turn: 0, is_in_process, heard, posted, wrong: None }
+        // The one of this process works while it is asked.
+        let pace = Pace::new(if manager.is_in_process() { Duration::ZERO } else { HEARD });
+        let (options, posted) = (*options, Instant::now());
+        Self { phase, id, channel, peer, options, turn: 0, pace, posted, wrong: None }
     }
 
     pub(crate) fn peer(&self) -> SocketAddr {
@@ -131,10 +131,8 @@ impl End {
     pub(crate) fn advance(&mut self, thorough: bool) {
         self.turn = self.turn.wrapping_add(1);
         let is_open = matches!(self.phase, Phase::Open(_));
-        let is_due = || self.is_in_process || self.heard.elapsed() >= HEARD;
-        if !is_open || (thorough || self.turn.is_multiple_of(TURNS)) && is_due() {
+        if !is_open || (thorough || self.turn.is_multiple_of(TURNS)) && self.pace.is_due() {
             self.hear();
-            self.heard = Instant::now();
             self.probe();
         }
         // The peer sends: it has heard our acceptance, whatever became of its answer.

@@ -13,7 +13,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 
 /// What is waited for.
 pub(crate) trait Source {
-    /// Looks at what came; `thorough`: of the connection manager as well.
+    /// Looks at what came; `thorough`: of the connection manager as well, at its pace.
     fn advance(&self, thorough: bool);
     /// Asks for events, and says of which descriptors, if it has some.
     fn arm(&self, events: &mut Vec<EventSource>);
@@ -80,6 +80,29 @@ impl Sleepers {
     }
 }
 
+/// Lets something happen no more often than once in a while: what costs a system call, and is looked for while others poll.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    pause: Duration,
+    last: Instant,
+}
+
+impl Pace {
+    pub(crate) fn new(pause: Duration) -> Self {
+        Self { pause, last: Instant::now() }
+    }
+
+    /// Whether it is due, which begins the next pause.
+    pub(crate) fn is_due(&mut self) -> bool {
+        let now = Instant::now();
+        let is_due = now.duration_since(self.last) >= self.pause;
+        if is_due {
+            self.last = now;
+        }
+        is_due
+    }
+}
+
 /// How long who waits for a connection manager sleeps, which raises no event here, and who has a connection.
 pub(crate) fn nap(manager: &Manager, has_connection: bool) -> Duration {
     // The manager of this process counts; it works while it is asked.
@@ -108,7 +131,7 @@ pub(crate) fn until<T>(
         let now = Instant::now();
         let left = deadline.map(|deadline| deadline.saturating_duration_since(now));
         if left == Some(Duration::ZERO) {
-            // Who does not wait any more is told of all that is there.
+            // Who does not wait any more is told of all that came.
             sources.iter().for_each(|source| source.advance(true));
             return attempt();
         }
@@ -158,6 +181,16 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     use super::*;
+
+    #[test]
+    fn a_pace_is_kept() {
+        let mut often = Pace::new(Duration::ZERO);
+        assert!(often.is_due() && often.is_due());
+        let mut seldom = Pace::new(Duration::from_secs(3600));
+        assert!(!seldom.is_due());
+        seldom.last -= Duration::from_secs(3600);
+        assert!(seldom.is_due() && !seldom.is_due());
+    }
 
     /// A source whose event is a nap that ends: whoever naps shortly takes it.
     struct Event<'a> {

@@ -25,7 +25,7 @@ use super::wire::{self, BUFFER_BYTES, Operation};
 use crate::end::Readiness;
 use crate::error::RsError;
 use crate::options::RsOptions;
-use crate::wait::EventSource;
+use crate::wait::{EventSource, Pace};
 
 /// How long an address may take to be resolved. Source: rdma-core `librdmacm/rsocket.c`, `udp_svc_create_ah`.
 const RESOLUTION: Duration = Duration::from_secs(2);
@@ -86,8 +86,8 @@ pub(crate) struct Socket {
     bound: SocketAddr,
     /// What completions brought, on its way to the arrivals.
     came: Vec<Received>,
-    /// When a call that found nothing and does not wait looked everywhere.
-    looked: Instant,
+    /// Of looks everywhere by calls that find nothing and do not wait.
+    pace: Pace,
     /// The only peer of a connected socket.
     peer: Option<SocketAddr>,
     pub(crate) options: RsOptions,
@@ -117,7 +117,7 @@ impl Socket {
             udp: Arc::new(socket),
             bound,
             came: Vec::new(),
-            looked: Instant::now(),
+            pace: Pace::new(LOOK),
             peer: None,
             options: *options,
             turn: 0,
@@ -287,12 +287,7 @@ impl Socket {
 
     /// Whether a call that found nothing and does not wait has to look everywhere: now and then, for each look is a system call.
     pub(crate) fn has_to_look(&mut self) -> bool {
-        let now = Instant::now();
-        let has = now.duration_since(self.looked) >= LOOK;
-        if has {
-            self.looked = now;
-        }
-        has
+        self.pace.is_due()
     }
 
     /// Looks at what came. `thorough`: also at the UDP socket and the connection manager, which is done now and then anyway.
