@@ -16,9 +16,11 @@ use std::process::Command;
 use std::time::Duration;
 
 use pollux_explain::normal::{self, differences};
-use pollux_verbs::{Context, Errno, Options};
+use pollux_verbs::{Context, Device, Errno, Options};
 
-use crate::bed::{FUNCTIONS, ask, here, ibdev, is_recorded_kernel, keep, netdev, ours, recording, run, wait};
+use crate::bed::{
+    Drivers, FUNCTIONS, ask, here, ibdev, is_recorded_kernel, keep, netdev, ours, recording, run, wait,
+};
 use crate::forward::{arguments, ends_well, started, up};
 
 /// What l2fwd with these keys asked of the first function.
@@ -55,17 +57,23 @@ fn has_blue_flame(calls: &str) -> bool {
     words.get(8..16).is_some_and(|size| size != "00000000")
 }
 
-/// What RDMA's objects on the first function asked.
-fn rdma_calls() -> String {
+/// The drivers, and the first function's device once its port has an address.
+fn up_with(address: &str) -> (Drivers, Device) {
     let drivers = up();
     let near = netdev(FUNCTIONS[0]).expect("an interface");
-    run(&format!("ip address add {}/24 dev {near}", tour::ADDRESS));
+    run(&format!("ip address add {address}/24 dev {near}"));
     let device = pollux_verbs::find(Path::new("/"), FUNCTIONS[0]).expect("a device");
-    let address = tour::ADDRESS.parse().expect("an address");
+    let address = address.parse().expect("an address");
     wait("a GID of the address", Duration::from_secs(10), || {
         let context = Context::open_device(&device, Options::default()).expect("a context");
         context.gid_of(1, address).expect("a table")
     });
+    (drivers, device)
+}
+
+/// What RDMA's objects on the first function asked.
+fn rdma_calls() -> String {
+    let (drivers, device) = up_with(tour::ADDRESS);
     let said = tour::calls(|| device.open().expect("the device's file"));
     drivers.unload();
     said
@@ -164,17 +172,9 @@ impl connections::Commands for CmFile {
 
 /// What connections of the first function's with itself asked.
 fn connection_calls() -> String {
-    let drivers = up();
+    let (drivers, _) = up_with(connections::ADDRESS);
     run("modprobe rdma_ucm");
     run("ip link set lo up");
-    let near = netdev(FUNCTIONS[0]).expect("an interface");
-    run(&format!("ip address add {}/24 dev {near}", connections::ADDRESS));
-    let device = pollux_verbs::find(Path::new("/"), FUNCTIONS[0]).expect("a device");
-    let address = connections::ADDRESS.parse().expect("an address");
-    wait("a GID of the address", Duration::from_secs(10), || {
-        let context = Context::open_device(&device, Options::default()).expect("a context");
-        context.gid_of(1, address).expect("a table")
-    });
     let open = || {
         let flags = libc::O_NONBLOCK;
         let path = "/dev/infiniband/rdma_cm";

@@ -32,8 +32,8 @@ ip route add 239.0.0.0/8 dev "$near"
 ip -n far route add 239.0.0.0/8 dev "$far"
 pair "mckey, a multicast group" "mckey -m 239.1.2.3 -b $FAR" "mckey -m 239.1.2.3 -b $NEAR -s"
 
-# libfabric's endpoints over verbs: connected ones, reliable datagrams on top of those, and datagrams. It looks itself up by name, and
-# takes the address that it waits at from whoever connects by one.
+# libfabric's endpoints over verbs: connected ones, reliable datagrams on top of those, and datagrams. It looks itself up by name. A server
+# of the first two has to be told its address: by itself it binds to localhost, which no RDMA device has.
 echo "127.0.0.1 localhost $(uname -n)" >>/etc/hosts
 fabric() { pair "fi_pingpong, $1" "fi_pingpong -p '$2' -e $3 -I 50 -c $4" "fi_pingpong -p '$2' -e $3 -I 50 -c $FAR"; }
 fabric "connected endpoints" verbs msg "-s $FAR"
