@@ -223,14 +223,25 @@ fn on_model(server: Option<&[&str]>, client: &[&str]) {
         command.env("XDG_RUNTIME_DIR", links.path());
         Running::start(from_default_signals(&command))
     };
-    let running = server.map(|args| (args, start(args)));
+    let mut running = server.map(|args| (args, start(args)));
     // What these programs say comes late through a pipe: a client that comes before its server listens is refused, and tries again.
     let deadline = std::time::Instant::now() + LIMIT;
     loop {
         let end = start(client).finish(LIMIT);
-        if end.status.success() || running.is_none() || std::time::Instant::now() > deadline {
+        let Some((args, server)) = &mut running else {
             succeeded(&end, &client.join(" "));
+            return;
+        };
+        if end.status.success() {
             break;
+        }
+        let has_ended = server.has_ended();
+        if has_ended || std::time::Instant::now() > deadline {
+            // Of a client without a server, what the server said is the reason.
+            let line = args.join(" ");
+            let server =
+                running.map(|(_, server)| if has_ended { server.finish(LIMIT) } else { server.interrupt() });
+            panic!("{}: {:?}\n{line}: {server:?}", client.join(" "), end);
         }
         std::thread::sleep(Duration::from_millis(200));
     }

@@ -100,6 +100,14 @@ impl Running {
         self.child.id()
     }
 
+    /// Whether it has ended by itself.
+    ///
+    /// # Panics
+    /// When it cannot be waited for.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap_or_else(|why| panic!("wait: {why}")).is_some()
+    }
+
     /// Sends a signal.
     ///
     /// # Panics
