@@ -25,19 +25,57 @@ pub(crate) type Frames<'a> = ArrayVec<&'a mut [u8], BURST_MAX>;
 /// For each of these frames.
 pub(crate) type Each<T> = [T; BURST_MAX];
 
-/// Sums that are under way.
+/// What a window holds: windows of eight bytes need the wider one, the others cost half as much in the narrower one.
+pub(crate) trait Value: Copy {
+    /// The lower bits.
+    fn of(value: u64) -> Self;
+    fn wide(self) -> u64;
+}
+
+impl Value for u32 {
+    #[inline(always)]
+    fn of(value: u64) -> Self {
+        value as Self
+    }
+
+    #[inline(always)]
+    fn wide(self) -> u64 {
+        self.into()
+    }
+}
+
+impl Value for u64 {
+    #[inline(always)]
+    fn of(value: u64) -> Self {
+        value
+    }
+
+    #[inline(always)]
+    fn wide(self) -> u64 {
+        self
+    }
+}
+
+/// Sums that are under way: 32 bits hold those of more words than a packet has fields.
 #[derive(Clone, Debug)]
 pub(crate) struct Scratch {
-    pub(crate) sums: [Each<u64>; SUMS_MAX],
+    pub(crate) sums: [Each<u32>; SUMS_MAX],
     /// What is written, then what that adds to sums.
-    pub(crate) values: Each<u64>,
+    pub(crate) values: Each<u32>,
+    /// What is written in eight bytes.
+    wide: Each<u64>,
     /// Whether the edit before begins with its first value again.
     again: Each<bool>,
 }
 
 impl Default for Scratch {
     fn default() -> Self {
-        Self { sums: [[0; BURST_MAX]; SUMS_MAX], values: [0; BURST_MAX], again: [false; BURST_MAX] }
+        Self {
+            sums: [[0; BURST_MAX]; SUMS_MAX],
+            values: [0; BURST_MAX],
+            wide: [0; BURST_MAX],
+            again: [false; BURST_MAX],
+        }
     }
 }
 
@@ -62,51 +100,69 @@ pub(crate) struct Edit {
 }
 
 impl Edit {
-    /// Changes the frames.
+    /// Changes the frames. Whether the next edit is chained to this one is `followed`.
     #[inline]
-    pub(crate) fn apply(&mut self, frames: &mut Frames<'_>, scratch: &mut Scratch) {
-        let Scratch { sums, values, again } = scratch;
-        let values = &mut values[..frames.len()];
-        self.source.draw(values, self.chained, &mut again[..frames.len()]);
-        match self.window.width {
-            1 => edit::<1>(self.window, frames, values),
-            2 => edit::<2>(self.window, frames, values),
-            4 => edit::<4>(self.window, frames, values),
-            _ => edit::<8>(self.window, frames, values),
+    pub(crate) fn apply(&mut self, followed: bool, frames: &mut Frames<'_>, scratch: &mut Scratch) {
+        let Scratch { sums, values, wide, again } = scratch;
+        let (count, window) = (frames.len(), self.window);
+        let values = &mut values[..count];
+        let again = &mut again[..if self.chained || followed { count } else { 0 }];
+        if window.width > 4 {
+            let wide = &mut wide[..count];
+            self.source.draw(wide, self.chained, again);
+            place::<_, 8>(window, frames, wide);
+            for (value, wide) in values.iter_mut().zip(&*wide) {
+                *value = words(*wide as u32) + words((*wide >> 32) as u32);
+            }
+        } else {
+            self.source.draw(values, self.chained, again);
+            match window.width {
+                1 => place::<_, 1>(window, frames, values),
+                2 => place::<_, 2>(window, frames, values),
+                _ => place::<_, 4>(window, frames, values),
+            }
+            match window.width {
+                // The upper half of its word.
+                1 if window.at.is_multiple_of(2) => values.iter_mut().for_each(|value| *value <<= 8),
+                1 | 2 => {}
+                _ => values.iter_mut().for_each(|value| *value = words(*value)),
+            }
         }
         add_to(sums, &self.into, values);
     }
 }
 
-/// Writes a value into each frame's window; what it adds to sums takes its place.
+/// The sum of its words.
 #[inline(always)]
-fn edit<const WIDTH: usize>(window: Window, frames: &mut Frames<'_>, values: &mut [u64]) {
-    values.iter_mut().for_each(|value| *value <<= window.shift);
-    if window.is_whole() {
-        write::<WIDTH>(window.at, frames, values);
-    } else {
-        for (frame, value) in frames.iter_mut().zip(&*values) {
-            let Some(bytes) = window_of::<WIDTH>(frame, window.at) else { return };
-            let mut there = [0; 8];
-            there[8 - WIDTH..].copy_from_slice(bytes);
-            let wide = value | u64::from_be_bytes(there) & !window.mask;
-            bytes.copy_from_slice(&wide.to_be_bytes()[8 - WIDTH..]);
-        }
+pub(crate) fn words(value: u32) -> u32 {
+    (value & 0xffff) + (value >> 16)
+}
+
+/// Writes a value into each frame's window, and leaves it as it stands there.
+#[inline(always)]
+fn place<V: Value, const WIDTH: usize>(window: Window, frames: &mut Frames<'_>, values: &mut [V]) {
+    if window.shift != 0 {
+        values.iter_mut().for_each(|value| *value = V::of(value.wide() << window.shift));
     }
-    match WIDTH {
-        // The upper half of its word.
-        1 if window.at.is_multiple_of(2) => values.iter_mut().for_each(|value| *value <<= 8),
-        1 | 2 => {}
-        _ => values.iter_mut().for_each(|value| *value = (*value & 0xffff_ffff) + (*value >> 32)),
+    if window.is_whole() {
+        write::<V, WIDTH>(window.at, frames, values);
+        return;
+    }
+    for (frame, value) in frames.iter_mut().zip(&*values) {
+        let Some(bytes) = window_of::<WIDTH>(frame, window.at) else { return };
+        let mut there = [0; 8];
+        there[8 - WIDTH..].copy_from_slice(bytes);
+        let whole = value.wide() | u64::from_be_bytes(there) & !window.mask;
+        bytes.copy_from_slice(&whole.to_be_bytes()[8 - WIDTH..]);
     }
 }
 
 /// Writes a value into each frame.
 #[inline(always)]
-fn write<const WIDTH: usize>(at: usize, frames: &mut Frames<'_>, values: &[u64]) {
+fn write<V: Value, const WIDTH: usize>(at: usize, frames: &mut Frames<'_>, values: &[V]) {
     for (frame, value) in frames.iter_mut().zip(values) {
         let Some(bytes) = window_of::<WIDTH>(frame, at) else { return };
-        bytes.copy_from_slice(&value.to_be_bytes()[8 - WIDTH..]);
+        bytes.copy_from_slice(&value.wide().to_be_bytes()[8 - WIDTH..]);
     }
 }
 
@@ -117,7 +173,7 @@ fn window_of<const WIDTH: usize>(frame: &mut [u8], at: usize) -> Option<&mut [u8
 
 /// Adds to sums what each packet adds.
 #[inline(always)]
-pub(crate) fn add_to(sums: &mut [Each<u64>; SUMS_MAX], into: &[u8], values: &[u64]) {
+pub(crate) fn add_to(sums: &mut [Each<u32>; SUMS_MAX], into: &[u8], values: &[u32]) {
     for &sum in into {
         for (sum, value) in sums[usize::from(sum) % SUMS_MAX].iter_mut().zip(values) {
             *sum += value;
@@ -133,7 +189,7 @@ pub(crate) fn finish(checksums: &[Checksum], frames: &mut Frames<'_>, scratch: &
         for (sum, value) in sums[number].iter().zip(&mut *values) {
             *value = Coverage::finish(*sum, checksum.zero_is_none).into();
         }
-        write::<2>(checksum.at, frames, values);
+        write::<_, 2>(checksum.at, frames, values);
         add_to(sums, &checksum.into, values);
     }
 }

@@ -21,7 +21,7 @@ pub(crate) struct Coverage {
     /// The addresses of the pseudo-header.
     pub(crate) addresses: Range<usize>,
     /// The rest of the pseudo-header: protocol and length.
-    pub(crate) pseudo: u64,
+    pub(crate) pseudo: u32,
     /// 0 means none, so that 0xffff stands for it (UDP).
     pub(crate) zero_is_none: bool,
 }
@@ -33,16 +33,14 @@ impl Coverage {
     }
 
     /// The sum of what it covers in `bytes`, in which it is zero itself.
-    pub(crate) fn sum(&self, bytes: &[u8]) -> u64 {
-        let part = |range: &Range<usize>| u64::from(Sum::of(&bytes[range.clone()]).fold());
+    pub(crate) fn sum(&self, bytes: &[u8]) -> u32 {
+        let part = |range: &Range<usize>| u32::from(Sum::of(&bytes[range.clone()]).fold());
         part(&self.over) + part(&self.addresses) + self.pseudo
     }
 
     /// The checksum of that sum.
     #[inline(always)]
-    pub(crate) fn finish(sum: u64, zero_is_none: bool) -> u16 {
-        // Words that are added to a sum are few: its upper half is small.
-        let sum = (sum & 0xffff) + ((sum >> 16) & 0xffff) + (sum >> 32);
+    pub(crate) fn finish(sum: u32, zero_is_none: bool) -> u16 {
         let sum = (sum & 0xffff) + (sum >> 16);
         let sum = (sum & 0xffff) + (sum >> 16);
         let checksum = !(sum as u16);
@@ -173,8 +171,8 @@ impl Layout {
         for (number, (header, &at)) in packet.headers.iter().zip(&self.offsets).enumerate() {
             // Addresses of a pseudo-header, and the protocol in it.
             let pseudo = |protocol: u8| match ip {
-                Some((Layer::Ipv4, ip)) => (ip + 12..ip + 20, u64::from(protocol) + (end - at) as u64),
-                Some((_, ip)) => (ip + 8..ip + 40, u64::from(protocol) + (end - at) as u64),
+                Some((Layer::Ipv4, ip)) => (ip + 12..ip + 20, u32::from(protocol) + (end - at) as u32),
+                Some((_, ip)) => (ip + 8..ip + 40, u32::from(protocol) + (end - at) as u32),
                 None => (0..0, 0),
             };
             let (place, over, (addresses, pseudo)) = match header.layer {

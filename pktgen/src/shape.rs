@@ -16,7 +16,17 @@ pub(crate) struct Template {
     /// Without the check sequence.
     pub(crate) bytes: Box<[u8]>,
     /// The sums of what does not vary, by the number of the checksum.
-    pub(crate) sums: [u64; SUMS_MAX],
+    pub(crate) sums: [u32; SUMS_MAX],
+}
+
+impl Template {
+    /// Its sums, in some of which there is a mark.
+    #[inline(always)]
+    pub(crate) fn sums_with(&self, mark: u32, into: &[u8]) -> [u32; SUMS_MAX] {
+        let mut sums = self.sums;
+        into.iter().for_each(|sum| sums[usize::from(*sum) % SUMS_MAX] += mark);
+        sums
+    }
 }
 
 /// All packets of one kind.
@@ -28,6 +38,8 @@ pub(crate) struct Shape {
     pub(crate) checksums: Vec<Checksum>,
     /// The sums that a stamp is a part of.
     pub(crate) stamp_into: ArrayVec<u8, SUMS_MAX>,
+    /// Some frames end in the middle of a word.
+    pub(crate) has_odd: bool,
 }
 
 impl Shape {
@@ -90,8 +102,9 @@ impl Shape {
         let checksums = dynamic.iter().map(checksum).collect();
         let stamp_into = into(&|coverage| stamped && coverage.over.end == first.bytes.len());
         let template = |layout: &Layout| template(layout, &edits, &dynamic, stamped);
-        let templates = layouts.iter().map(template).collect::<Result<_, _>>()?;
-        Ok(Self { templates, edits, checksums, stamp_into })
+        let templates: Vec<Template> = layouts.iter().map(template).collect::<Result<_, _>>()?;
+        let has_odd = templates.iter().any(|template| !template.bytes.len().is_multiple_of(2));
+        Ok(Self { templates, edits, checksums, stamp_into, has_odd })
     }
 }
 

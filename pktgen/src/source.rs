@@ -2,6 +2,7 @@
 
 use pollux_kit::Noise;
 
+use crate::edit::Value;
 use crate::value::Values;
 use crate::window::Window;
 
@@ -65,10 +66,10 @@ impl Source {
         }))
     }
 
-    /// The values of the next packets. `again` says of each of them whether its value is the last before the first one. A field that is
-    /// `chained` takes its next value only where that is said of the field before it.
+    /// The values of the next packets. `again` says of each of them whether its value is the last before the first one; it is empty where
+    /// nobody asks. A field that is `chained` takes its next value only where that is said of the field before it.
     #[inline]
-    pub(crate) fn draw(&mut self, values: &mut [u64], chained: bool, again: &mut [bool]) {
+    pub(crate) fn draw<V: Value>(&mut self, values: &mut [V], chained: bool, again: &mut [bool]) {
         match self {
             Self::Range { value, first, step, left, count } if !chained => {
                 again.fill(false);
@@ -78,12 +79,14 @@ impl Source {
                     let run = (values.len() - at).min(usize::try_from(*left).unwrap_or(usize::MAX - 1) + 1);
                     let mut next = *value;
                     for value in &mut values[at..at + run] {
-                        *value = next;
+                        *value = V::of(next);
                         next = next.wrapping_add(*step);
                     }
                     at += run;
                     if run as u64 > *left {
-                        again[at - 1] = true;
+                        if let Some(again) = again.get_mut(at - 1) {
+                            *again = true;
+                        }
                         (*value, *left) = (*first, *count);
                     } else {
                         (*value, *left) = (next, *left - run as u64);
@@ -92,7 +95,7 @@ impl Source {
             }
             Self::Range { value, first, step, left, count } => {
                 for (out, again) in values.iter_mut().zip(again) {
-                    *out = *value;
+                    *out = V::of(*value);
                     if *again {
                         *again = *left == 0;
                         (*value, *left) =
@@ -101,20 +104,25 @@ impl Source {
                 }
             }
             Self::List { values: list, at } => {
-                for (out, again) in values.iter_mut().zip(again) {
-                    *out = list.get(*at).copied().unwrap_or(0);
-                    if !chained || *again {
-                        *at += 1;
-                        *again = *at >= list.len();
-                        if *again {
-                            *at = 0;
-                        }
+                for (place, out) in values.iter_mut().enumerate() {
+                    *out = V::of(list.get(*at).copied().unwrap_or(0));
+                    let again = again.get_mut(place);
+                    if chained && !again.as_ref().is_some_and(|again| **again) {
+                        continue;
+                    }
+                    *at += 1;
+                    let is_last = *at >= list.len();
+                    if is_last {
+                        *at = 0;
+                    }
+                    if let Some(again) = again {
+                        *again = is_last;
                     }
                 }
             }
             Self::Random { base, mask, noise } => {
                 for out in values {
-                    *out = *base | noise.draw().rotate_left(23) & *mask;
+                    *out = V::of(*base | noise.draw().rotate_left(23) & *mask);
                 }
             }
         }

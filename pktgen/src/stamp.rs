@@ -7,6 +7,8 @@
 //! At the end of the frame it is found whatever headers a device has added or taken away. The cookie is drawn for each run, so that other
 //! packets, and those of other runs, are not taken for ours. Ticks of the clock in 48 bits come again after a day.
 
+use crate::edit::words;
+
 /// Bytes of the mark.
 pub(crate) const BYTES: usize = 16;
 
@@ -23,32 +25,62 @@ pub(crate) struct Stamp {
     pub(crate) number: u32,
 }
 
-impl Stamp {
-    /// What the packet that is so many behind it says, if both were sent at once.
+/// A mark as its two halves, of which the first one is the same for all packets that a stream sends at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Mark {
+    head: u64,
+    tail: u64,
+}
+
+impl Mark {
     #[inline(always)]
-    pub(crate) fn followed_by(self, count: u32) -> Self {
-        Self { number: self.number.wrapping_add(count), ..self }
+    pub(crate) fn new(cookie: u32, stream: u16, time: u64, number: u64) -> Self {
+        let time = time & TIME;
+        let head = u64::from(cookie) << 32 | u64::from(stream) << 16 | time >> 32;
+        Self { head, tail: time << 32 | number & 0xffff_ffff }
+    }
+
+    #[inline(always)]
+    pub(crate) fn of(bytes: &[u8; BYTES]) -> Self {
+        let all = u128::from_be_bytes(*bytes);
+        Self { head: (all >> 64) as u64, tail: all as u64 }
+    }
+
+    /// Whether this is the mark that is so many behind that one, both sent at once. Never where the numbers begin anew in between.
+    #[inline(always)]
+    pub(crate) fn is_behind(self, other: Self, count: u32) -> bool {
+        self.head == other.head && self.tail == other.tail.wrapping_add(count.into())
+    }
+
+    /// What it says, if it is one of this run.
+    #[inline(always)]
+    pub(crate) fn read(self, cookie: u32) -> Option<Stamp> {
+        let Self { head, tail } = self;
+        (head >> 32 == u64::from(cookie)).then_some(Stamp {
+            stream: (head >> 16) as u16,
+            time: (head & 0xffff) << 32 | tail >> 32,
+            number: tail as u32,
+        })
     }
 }
 
-/// Its two words.
+/// Writes the mark at the end of a frame, all but its number; what that adds to sums.
 #[inline(always)]
-pub(crate) fn words(cookie: u32, stream: u16, time: u64, number: u64) -> (u64, u64) {
-    let time = time & TIME;
-    let first = u64::from(cookie) << 32 | u64::from(stream) << 16 | time >> 32;
-    (first, time << 32 | number & 0xffff_ffff)
+pub(crate) fn begin(frame: &mut [u8], cookie: u32, stream: u16, time: u64) -> u32 {
+    let Mark { head, tail } = Mark::new(cookie, stream, time, 0);
+    let length = frame.len();
+    let Some(bytes) = frame.last_chunk_mut::<BYTES>() else { return 0 };
+    bytes[..8].copy_from_slice(&head.to_be_bytes());
+    bytes[8..].copy_from_slice(&tail.to_be_bytes());
+    let sum = words(head as u32) + words((head >> 32) as u32) + words((tail >> 32) as u32);
+    sum_at_end(sum, length)
 }
 
-/// The mark of a packet of this run.
+/// What the sum of words at the end of a frame of so many bytes adds to sums: in a frame of odd length each byte stands in the other half of
+/// its word, so that all are 2^8 times, of which 2^16 is 1.
 #[inline(always)]
-pub(crate) fn read(bytes: &[u8; BYTES], cookie: u32) -> Option<Stamp> {
-    let all = u128::from_be_bytes(*bytes);
-    let (first, second) = ((all >> 64) as u64, all as u64);
-    if first >> 32 != u64::from(cookie) {
-        return None;
-    }
-    let time = (first & 0xffff) << 32 | second >> 32;
-    Some(Stamp { stream: (first >> 16) as u16, time, number: second as u32 })
+pub(crate) fn sum_at_end(sum: u32, length: usize) -> u32 {
+    if length.is_multiple_of(2) { sum } else { sum << 8 }
 }
 
 /// Ticks from when a packet was sent.
@@ -65,11 +97,25 @@ mod tests {
 
     #[test]
     fn a_mark_is_read_as_it_was_written() {
-        let (first, second) = words(0xc00c_1e05, 513, 0xffff_1234_5678_9abc, 0x1_0000_0007);
-        let bytes = (u128::from(first) << 64 | u128::from(second)).to_be_bytes();
+        let mark = Mark::new(0xc00c_1e05, 513, 0xffff_1234_5678_9abc, 0x1_0000_0007);
+        let mut bytes = [0; BYTES];
+        begin(&mut bytes, 0xc00c_1e05, 513, 0xffff_1234_5678_9abc);
+        bytes[12..].copy_from_slice(&7_u32.to_be_bytes());
         let stamp = Stamp { stream: 513, time: 0x1234_5678_9abc, number: 7 };
-        assert_eq!((read(&bytes, 0xc00c_1e05), read(&bytes, 1)), (Some(stamp), None));
+        assert_eq!(Mark::of(&bytes), mark);
+        assert_eq!((mark.read(0xc00c_1e05), mark.read(1)), (Some(stamp), None));
         assert_eq!((since(0xffff_1234_5678_9abf, stamp.time), since(0, 1)), (3, 0));
         assert_eq!(since(2, TIME - 1), 4);
+    }
+
+    #[test]
+    fn marks_of_one_burst_follow_each_other() {
+        let mark = |stream, time, number| Mark::new(9, stream, time, number);
+        let first = mark(3, 500, u64::from(u32::MAX) - 1);
+        assert!(first.is_behind(first, 0) && mark(3, 500, u64::from(u32::MAX)).is_behind(first, 1));
+        assert!(!mark(3, 500, 1 << 32).is_behind(first, 2), "it has the number 0");
+        for other in [mark(2, 500, 8), mark(3, 501, 8), mark(3, 500 + (1 << 32), 8), mark(3, 500, 9)] {
+            assert!(!other.is_behind(mark(3, 500, 7), 1), "{other:?}");
+        }
     }
 }

@@ -6,7 +6,7 @@ use arrayvec::ArrayVec;
 use pollux_mempool::{BURST_MAX, Burst, MbufPool};
 use pollux_wire::MacAddress;
 
-use crate::edit::{self, Frames, Scratch};
+use crate::edit::{self, Frames, Scratch, words};
 use crate::frame::FCS;
 use crate::shape::Shape;
 use crate::spec::StreamSpec;
@@ -132,7 +132,7 @@ impl Stream {
     #[inline]
     fn fill(&mut self, burst: &mut Burst, now: u64) {
         let (shape, scratch) = (&mut self.shapes[0], &mut self.scratch);
-        let template = &shape.templates[0];
+        let template = &mut shape.templates[0];
         if shape.edits.is_empty() && self.marking.is_none() {
             for mbuf in burst.iter_mut() {
                 if let Some(data) = mbuf.data_mut() {
@@ -141,16 +141,21 @@ impl Stream {
             }
             return;
         }
+        // All packets of a burst have the same mark but for their numbers.
+        let mark = self
+            .marking
+            .map_or(0, |Marking { cookie, stream }| stamp::begin(&mut template.bytes, cookie, stream, now));
+        let base = template.sums_with(mark, &shape.stamp_into);
         let mut frames: Frames<'_> = ArrayVec::new();
         for mbuf in burst.iter_mut() {
             let Some(data) = mbuf.data_mut() else { return };
             copy(data, &template.bytes);
             frames.push(data);
         }
-        for (sums, base) in scratch.sums.iter_mut().zip(&template.sums).take(shape.checksums.len()) {
-            sums[..frames.len()].fill(*base);
+        for (sums, base) in scratch.sums.iter_mut().zip(base).take(shape.checksums.len()) {
+            sums[..frames.len()].fill(base);
         }
-        change(shape, &mut frames, self.number.., scratch, self.marking, now);
+        change(shape, &mut frames, self.marking.map(|_| self.number..), scratch);
     }
 
     /// Packets of different templates.
@@ -179,13 +184,17 @@ impl Stream {
                 let template = &shape.templates[usize::from(slot.template)];
                 let Some(data) = mbuf.data_mut() else { return };
                 copy(data, &template.bytes);
-                for (sums, base) in scratch.sums.iter_mut().zip(&template.sums).take(shape.checksums.len()) {
-                    sums[frames.len()] = *base;
+                let mark = self
+                    .marking
+                    .map_or(0, |Marking { cookie, stream }| stamp::begin(data, cookie, stream, now));
+                let base = template.sums_with(mark, &shape.stamp_into);
+                for (sums, base) in scratch.sums.iter_mut().zip(base).take(shape.checksums.len()) {
+                    sums[frames.len()] = base;
                 }
                 frames.push(data);
                 numbers.push(self.number + place as u64);
             }
-            change(shape, &mut frames, numbers.into_iter(), scratch, self.marking, now);
+            change(shape, &mut frames, self.marking.map(|_| numbers.into_iter()), scratch);
         }
     }
 }
@@ -197,45 +206,43 @@ pub(crate) fn turn_bytes(bytes_until: &[u64], packets: u64) -> u64 {
     packets / turn * whole + bytes_until.get((packets % turn) as usize).copied().unwrap_or(0)
 }
 
-/// Edits, marks and checksums of frames of one shape, whose packets have these numbers.
+/// Edits and checksums of frames of one shape, and the numbers of those that are marked.
 #[inline(always)]
 fn change(
     shape: &mut Shape,
     frames: &mut Frames<'_>,
-    numbers: impl Iterator<Item = u64>,
+    numbers: Option<impl Iterator<Item = u64>>,
     scratch: &mut Scratch,
-    marking: Option<Marking>,
-    now: u64,
 ) {
-    for edit in &mut shape.edits {
-        edit.apply(frames, scratch);
+    let mut edits = shape.edits.iter_mut().peekable();
+    while let Some(edit) = edits.next() {
+        edit.apply(edits.peek().is_some_and(|next| next.chained), frames, scratch);
     }
-    if let Some(marking) = marking {
-        mark(frames, numbers, scratch, &shape.stamp_into, marking, now);
+    if let Some(numbers) = numbers {
+        number(frames, numbers, scratch, &shape.stamp_into, shape.has_odd);
     }
     edit::finish(&shape.checksums, frames, scratch);
 }
 
-/// Marks packets with when they were sent, and their numbers.
+/// Completes marks by the packets' numbers.
 #[inline]
-fn mark(
+fn number(
     frames: &mut Frames<'_>,
     numbers: impl Iterator<Item = u64>,
     scratch: &mut Scratch,
     into: &[u8],
-    marking: Marking,
-    now: u64,
+    has_odd: bool,
 ) {
     let values = &mut scratch.values[..frames.len()];
-    for ((frame, number), value) in frames.iter_mut().zip(numbers).zip(&mut *values) {
-        let (first, second) = stamp::words(marking.cookie, marking.stream, now, number);
-        let odd = frame.len() % 2 == 1;
-        let Some(bytes) = frame.last_chunk_mut::<{ stamp::BYTES }>() else { return };
-        bytes[..8].copy_from_slice(&first.to_be_bytes());
-        bytes[8..].copy_from_slice(&second.to_be_bytes());
-        let sum = (first & 0xffff_ffff) + (first >> 32) + (second & 0xffff_ffff) + (second >> 32);
-        // Each byte in the other half of its word: all are 2^8 times, of which 2^16 is 1.
-        *value = if odd { sum << 8 } else { sum };
+    values.iter_mut().zip(numbers).for_each(|(value, number)| *value = number as u32);
+    for (frame, value) in frames.iter_mut().zip(&*values) {
+        let Some(bytes) = frame.last_chunk_mut() else { return };
+        *bytes = value.to_be_bytes();
+    }
+    values.iter_mut().for_each(|value| *value = words(*value));
+    if has_odd {
+        let each = values.iter_mut().zip(&*frames);
+        each.for_each(|(value, frame)| *value = stamp::sum_at_end(*value, frame.len()));
     }
     edit::add_to(&mut scratch.sums, into, values);
 }

@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 use pollux_eal::clock::Clock;
-use pollux_mempool::Burst;
+use pollux_mempool::{Burst, Mbuf};
 
 use crate::count::{SenderCounters, TaskCounters};
 use crate::gaps::Gaps;
 use crate::replay::Replay;
 use crate::schedule::{Pattern, Schedule};
-use crate::stamp::{self, Stamp};
+use crate::stamp::{self, Mark};
 use crate::stream::Stream;
 use crate::tracker::Tracker;
 
@@ -108,38 +108,36 @@ impl Receiver {
     /// Measures a burst that came at `now`. Packets that were sent in one burst mostly come in one: they are counted together.
     #[inline]
     pub(crate) fn measure(&mut self, burst: &Burst, now: u64) {
-        let mut run: Option<(Stamp, u32)> = None;
+        let (mut first, mut count) = (Mark::default(), 0);
         for mbuf in burst.iter() {
-            let mark = if mbuf.is_contiguous() {
-                mbuf.data().last_chunk().and_then(|bytes| stamp::read(bytes, self.cookie))
-            } else {
-                let mut bytes = [0; stamp::BYTES];
-                let at = (mbuf.pkt_len() as usize).saturating_sub(stamp::BYTES);
-                (mbuf.read(at, &mut bytes) == stamp::BYTES)
-                    .then(|| stamp::read(&bytes, self.cookie))
-                    .flatten()
-            };
+            let mark =
+                if mbuf.is_contiguous() { mbuf.data().last_chunk().map(Mark::of) } else { gathered(mbuf) };
             let Some(mark) = mark else { continue };
-            match &mut run {
-                Some((first, count)) if mark == first.followed_by(*count) => *count += 1,
-                _ => {
-                    if let Some((first, count)) = run.replace((mark, 1)) {
-                        self.came(first, count, now);
-                    }
-                }
+            // Whether these are marks at all is asked once for all that follow each other.
+            if !mark.is_behind(first, count) {
+                self.came(first, count, now);
+                (first, count) = (mark, 0);
             }
+            count += 1;
         }
-        if let Some((first, count)) = run {
-            self.came(first, count, now);
-        }
+        self.came(first, count, now);
     }
 
     #[inline]
-    fn came(&mut self, first: Stamp, count: u32, now: u64) {
+    fn came(&mut self, first: Mark, count: u32, now: u64) {
+        let Some(first) = first.read(self.cookie).filter(|_| count > 0) else { return };
         if let Some(Some(tracker)) = self.trackers.get_mut(usize::from(first.stream)) {
             tracker.came_together(first.number, count, stamp::since(now, first.time));
         }
     }
+}
+
+/// The mark at the end of the last segments.
+#[cold]
+fn gathered(mbuf: &Mbuf) -> Option<Mark> {
+    let mut bytes = [0; stamp::BYTES];
+    let at = (mbuf.pkt_len() as usize).saturating_sub(stamp::BYTES);
+    (mbuf.read(at, &mut bytes) == stamp::BYTES).then(|| Mark::of(&bytes))
 }
 
 /// What one lane sends and measures.

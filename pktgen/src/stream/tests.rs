@@ -6,7 +6,7 @@ use pollux_wire::{EtherType, Icmp, Icmpv6, Ipv4, Ipv6, MacAddress, Tcp, Udp, vla
 
 use super::{Marking, Replica, Stream, turn_bytes};
 use crate::spec::StreamSpec;
-use crate::stamp;
+use crate::stamp::Mark;
 
 const SOURCE: MacAddress = MacAddress([2, 0, 0, 0, 0, 7]);
 const COOKIE: u32 = 0xc00c_1e05;
@@ -260,7 +260,7 @@ fn copies_of_a_stream_begin_with_other_values() {
 fn marks_stand_at_the_end_and_count() {
     let spec = StreamSpec { latency: true, ..spec(&["ether/ipv4/udp", "ether/ipv6/udp"], "96,97") };
     for (number, frame) in packets(&spec, 150).iter().enumerate() {
-        let mark = stamp::read(frame.last_chunk().expect("16 bytes"), COOKIE).expect("a mark");
+        let mark = Mark::of(frame.last_chunk().expect("16 bytes")).read(COOKIE).expect("a mark");
         assert_eq!((mark.stream, mark.number, mark.time), (3, number as u32, 0x1234_5678_9abc));
         verified(frame);
     }
