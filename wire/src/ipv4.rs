@@ -110,14 +110,19 @@ impl Ipv4Header {
     }
 
     /// Lowers the time to live by one and mends the checksum. `false`, and nothing changed, if it was 0 or 1.
+    ///
+    /// A word that is 0x100 less is a checksum that is 0x100 more, in ones' complement, whose sums are the same in either order of bytes. Source:
+    /// RFC 1141; torvalds/linux `include/net/ip.h`, `ip_decrease_ttl`.
+    #[inline]
     pub fn decrement_ttl(&mut self) -> bool {
         if self.ttl <= 1 {
             return false;
         }
-        let old = u16::from_be_bytes([self.ttl, self.protocol]);
         self.ttl -= 1;
-        let new = u16::from_be_bytes([self.ttl, self.protocol]);
-        self.checksum.set(checksum::update(self.checksum.get(), old, new));
+        let sum = u32::from(u16::from_ne_bytes(self.checksum.to_bytes())) + u32::from(0x100_u16.to_be());
+        // What comes out as 0xffff is 0.
+        let sum = sum + u32::from(sum >= 0xffff);
+        self.checksum = (sum as u16).to_ne_bytes().into();
         true
     }
 }
@@ -347,6 +352,25 @@ mod tests {
         }
         let repr = Ipv4Repr { payload_bytes: 65516, ..Ipv4::new(&bytes).unwrap().repr() };
         assert!(repr.emit(&mut [0; 64]).is_err());
+    }
+
+    #[test]
+    fn each_checksum_is_mended() {
+        for ident in 0..=u16::MAX {
+            let mut bytes = GOLDEN;
+            bytes[4..6].copy_from_slice(&ident.to_be_bytes());
+            let whole = |mut bytes: [u8; 20]| {
+                bytes[10..12].fill(0);
+                let sum = checksum::of(&bytes);
+                bytes[10..12].copy_from_slice(&sum.to_be_bytes());
+                bytes
+            };
+            let mut expected = bytes;
+            expected[8] -= 1;
+            bytes = whole(bytes);
+            assert!(Ipv4Header::mut_from_prefix(&mut bytes).unwrap().0.decrement_ttl());
+            assert_eq!(bytes, whole(expected), "{ident}");
+        }
     }
 
     #[test]
