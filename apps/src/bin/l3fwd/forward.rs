@@ -113,6 +113,11 @@ impl<T: Table> Scratch<T> {
                 self.hops[at] = DROPPED;
             }
         }
+        if four == burst.len() {
+            // Each is where its packet is.
+            table.find4(&self.keys4[..four], &mut self.hops);
+            return;
+        }
         table.find4(&self.keys4[..four], &mut self.found);
         scatter(&self.from4[..four], &self.found, &mut self.hops);
         if six > 0 {
