@@ -177,7 +177,8 @@ fn ends_that_differ_about_answers_end_in_one_line() {
     for (server, client, expected) in [
         (
             "",
-            "--reply_every 10",
+            // Slowly: frames that all had been sent when answers come would never be too few.
+            "--reply_every 10 --burst_size 10 --rate_limit 1000 --rate_units p",
             "more answers than --reply_every 10 asks for: give both ends the same --reply_every",
         ),
         // Too few of them: the client waits as long as it was told to.
