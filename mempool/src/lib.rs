@@ -50,6 +50,7 @@ mod backend;
 mod builder;
 mod burst;
 mod cache;
+mod copy;
 #[cfg(doctest)]
 mod doctests;
 pub mod dynamic;
@@ -76,6 +77,7 @@ pub use backend::Backend;
 pub use builder::{COUNT_MAX, PoolBuilder};
 pub use burst::{BURST_MAX, Burst};
 pub use cache::CACHE_MAX;
+pub use copy::copy_frame;
 pub use error::PoolError;
 pub use event::{PoolEvent, PoolInfo};
 pub use external::{External, ExternalMemory};

@@ -14,7 +14,7 @@ use pollux_mempool::BURST_MAX;
 
 use crate::frame::Coverage;
 use crate::source::Source;
-use crate::window::Window;
+use crate::window::{Value, Window};
 
 /// The most checksums of a packet that change.
 pub(crate) const SUMS_MAX: usize = 8;
@@ -24,37 +24,6 @@ pub(crate) type Frames<'a> = ArrayVec<&'a mut [u8], BURST_MAX>;
 
 /// For each of these frames.
 pub(crate) type Each<T> = [T; BURST_MAX];
-
-/// What a window holds: windows of eight bytes need the wider one, the others cost half as much in the narrower one.
-pub(crate) trait Value: Copy {
-    /// The lower bits.
-    fn of(value: u64) -> Self;
-    fn wide(self) -> u64;
-}
-
-impl Value for u32 {
-    #[inline(always)]
-    fn of(value: u64) -> Self {
-        value as Self
-    }
-
-    #[inline(always)]
-    fn wide(self) -> u64 {
-        self.into()
-    }
-}
-
-impl Value for u64 {
-    #[inline(always)]
-    fn of(value: u64) -> Self {
-        value
-    }
-
-    #[inline(always)]
-    fn wide(self) -> u64 {
-        self
-    }
-}
 
 /// Sums that are under way: 32 bits hold those of more words than a packet has fields.
 #[derive(Clone, Debug)]

@@ -2,9 +2,8 @@
 
 use pollux_kit::Noise;
 
-use crate::edit::Value;
 use crate::value::Values;
-use crate::window::Window;
+use crate::window::{Value, Window};
 
 /// Values, one for each packet.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use arrayvec::ArrayVec;
-use pollux_mempool::{BURST_MAX, Burst, MbufPool};
+use pollux_mempool::{BURST_MAX, Burst, MbufPool, copy_frame};
 use pollux_wire::MacAddress;
 
 use crate::edit::{self, Frames, Scratch, words};
@@ -136,7 +136,7 @@ impl Stream {
         if shape.edits.is_empty() && self.marking.is_none() {
             for mbuf in burst.iter_mut() {
                 if let Some(data) = mbuf.data_mut() {
-                    copy(data, &template.bytes);
+                    copy_frame(data, &template.bytes);
                 }
             }
             return;
@@ -149,7 +149,7 @@ impl Stream {
         let mut frames: Frames<'_> = ArrayVec::new();
         for mbuf in burst.iter_mut() {
             let Some(data) = mbuf.data_mut() else { return };
-            copy(data, &template.bytes);
+            copy_frame(data, &template.bytes);
             frames.push(data);
         }
         for (sums, base) in scratch.sums.iter_mut().zip(base).take(shape.checksums.len()) {
@@ -183,7 +183,7 @@ impl Stream {
                 done |= 1 << place;
                 let template = &shape.templates[usize::from(slot.template)];
                 let Some(data) = mbuf.data_mut() else { return };
-                copy(data, &template.bytes);
+                copy_frame(data, &template.bytes);
                 let mark = self
                     .marking
                     .map_or(0, |Marking { cookie, stream }| stamp::begin(data, cookie, stream, now));
@@ -245,29 +245,6 @@ fn number(
         each.for_each(|(value, frame)| *value = stamp::sum_at_end(*value, frame.len()));
     }
     edit::add_to(&mut scratch.sums, into, values);
-}
-
-/// Copies a frame, in pieces that the processor moves at once. Both are of one length.
-#[inline(always)]
-fn copy(to: &mut [u8], from: &[u8]) {
-    const LINE: usize = 64;
-    const HALF: usize = 32;
-    if to.len() != from.len() || to.len() < HALF {
-        let bytes = to.len().min(from.len());
-        to[..bytes].copy_from_slice(&from[..bytes]);
-        return;
-    }
-    if to.len() <= LINE {
-        // Two halves, which overlap.
-        if let (Some(to), Some(from)) = (to.first_chunk_mut::<HALF>(), from.first_chunk::<HALF>()) {
-            *to = *from;
-        }
-        if let (Some(to), Some(from)) = (to.last_chunk_mut::<HALF>(), from.last_chunk::<HALF>()) {
-            *to = *from;
-        }
-        return;
-    }
-    to.copy_from_slice(from);
 }
 
 fn least_common_multiple(a: usize, b: usize) -> usize {

@@ -17,6 +17,37 @@ pub(crate) struct Window {
     pub(crate) behind: u32,
 }
 
+/// What a window holds: windows of eight bytes need the wider one, the others cost half as much in the narrower one.
+pub(crate) trait Value: Copy {
+    /// The lower bits.
+    fn of(value: u64) -> Self;
+    fn wide(self) -> u64;
+}
+
+impl Value for u32 {
+    #[inline(always)]
+    fn of(value: u64) -> Self {
+        value as Self
+    }
+
+    #[inline(always)]
+    fn wide(self) -> u64 {
+        self.into()
+    }
+}
+
+impl Value for u64 {
+    #[inline(always)]
+    fn of(value: u64) -> Self {
+        value
+    }
+
+    #[inline(always)]
+    fn wide(self) -> u64 {
+        self
+    }
+}
+
 impl Window {
     /// The windows of a field of a header that begins at `at`: one, or two where it has more than 32 bits.
     pub(crate) fn of(field: &Field, at: usize) -> Vec<Self> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pollux_frame_io::FrameError;
 use pollux_frame_io::pcap::PcapReader;
-use pollux_mempool::{Burst, Mbuf, MbufPool};
+use pollux_mempool::{Burst, Mbuf, MbufPool, copy_frame};
 use pollux_port::driver::{InBurst, Moved, RxBurst, RxDescriptor, RxSetup};
 use pollux_port::{PortError, PortId, RxCounters, RxDrop};
 
@@ -94,14 +94,88 @@ impl ReplayRx {
     }
 }
 
+/// Puts a frame into an empty mbuf.
 #[inline]
-fn put(pool: &MbufPool, scatter: bool, mbuf: &mut Mbuf, frame: &[u8], port: PortId) -> Result<u64, RxDrop> {
-    match mbuf.append(frame.len()) {
-        Some(to) => to.copy_from_slice(frame),
-        None => chain::fill(pool, scatter, mbuf, [frame].into_iter())?,
+fn put(pool: &MbufPool, scatter: bool, mbuf: &mut Mbuf, frame: &[u8]) -> Result<(), RxDrop> {
+    if mbuf.set_len(frame.len())
+        && let Some(to) = mbuf.data_mut()
+    {
+        copy_frame(to, frame);
+        return Ok(());
     }
-    mbuf.set_port(port.0);
-    Ok(frame.len() as u64)
+    chain::fill(pool, scatter, mbuf, [frame].into_iter())
+}
+
+/// One frame after the other.
+trait Source {
+    /// `None`: no more for now.
+    fn next(&mut self) -> Option<&[u8]>;
+}
+
+/// Those of [`Frames::Memory`].
+struct Round<'a> {
+    replayed: &'a Replayed,
+    next: &'a mut usize,
+}
+
+impl Source for Round<'_> {
+    #[inline(always)]
+    fn next(&mut self) -> Option<&[u8]> {
+        let frame = self.replayed.frame(*self.next)?;
+        *self.next = if *self.next + 1 == self.replayed.ends.len() { 0 } else { *self.next + 1 };
+        Some(frame)
+    }
+}
+
+/// Those of [`Frames::File`].
+struct Once<'a> {
+    reader: &'a mut PcapReader,
+    told: &'a mut bool,
+    port: PortId,
+    counters: &'a RxCounters,
+    ended: &'a mut bool,
+}
+
+impl Source for Once<'_> {
+    fn next(&mut self) -> Option<&[u8]> {
+        if self.reader.has_ended() {
+            *self.ended = true;
+            ReplayRx::ended(self.port, self.reader, self.told);
+            return None;
+        }
+        match self.reader.next() {
+            // `None` is the end, as the next burst finds, or a pipe that has no frame now.
+            Ok(frame) => frame.map(|frame| frame.data),
+            Err(error) => {
+                *self.ended = true;
+                ReplayRx::failed(self.counters, &error);
+                None
+            }
+        }
+    }
+}
+
+/// Puts frames into empty mbufs, until one of both has no more.
+#[inline(always)]
+fn fill(
+    mbufs: &mut [Mbuf],
+    pool: &MbufPool,
+    scatter: bool,
+    counters: &RxCounters,
+    mut source: impl Source,
+) -> Moved {
+    let mut moved = Moved::NONE;
+    for mbuf in mbufs {
+        let Some(frame) = source.next() else { break };
+        if let Err(reason) = put(pool, scatter, mbuf, frame) {
+            counters.drop_for(reason, 1);
+            // One loss a burst: were no frame to fit, memory would be replayed without end.
+            break;
+        }
+        moved.packets += 1;
+        moved.bytes += frame.len() as u64;
+    }
+    moved
 }
 
 impl RxBurst for ReplayRx {
@@ -112,52 +186,23 @@ impl RxBurst for ReplayRx {
         let Self { frames, pool, scatter, port, counters, ended, .. } = self;
         let first = burst.len();
         // No mbuf, no frame: the file waits. Counted once a burst, so that it shows; no frame is lost.
-        let got = pool.alloc_up_to(burst, max);
+        let got = pool.alloc_received(burst, max, 0, port.0);
         if got < max {
             counters.drop_for(RxDrop::NoMbuf, 1);
         }
-        let (mut filled, mut bytes) = (0, 0);
-        while filled < got {
-            let frame = match frames {
-                Frames::File { reader, told } => {
-                    if reader.has_ended() {
-                        *ended = true;
-                        Self::ended(*port, reader, told);
-                        break;
-                    }
-                    match reader.next() {
-                        Ok(Some(frame)) => frame.data,
-                        // The end, as the next burst finds, or a pipe that has no frame now.
-                        Ok(None) => break,
-                        Err(error) => {
-                            *ended = true;
-                            Self::failed(counters, &error);
-                            break;
-                        }
-                    }
-                }
-                Frames::Memory { replayed, next } => {
-                    let Some(frame) = replayed.frame(*next) else { break };
-                    *next = if *next + 1 == replayed.ends.len() { 0 } else { *next + 1 };
-                    frame
-                }
-            };
-            match put(pool, *scatter, &mut burst[first + filled], frame, *port) {
-                Ok(count) => {
-                    filled += 1;
-                    bytes += count;
-                }
-                Err(reason) => {
-                    counters.drop_for(reason, 1);
-                    // One loss a burst: were no frame to fit, memory would be replayed without end.
-                    break;
-                }
+        let mbufs = &mut burst[first..];
+        let moved = match frames {
+            Frames::File { reader, told } => {
+                fill(mbufs, pool, *scatter, counters, Once { reader, told, port: *port, counters, ended })
             }
-        }
-        while burst.len() > first + filled {
+            Frames::Memory { replayed, next } => {
+                fill(mbufs, pool, *scatter, counters, Round { replayed, next })
+            }
+        };
+        while burst.len() > first + moved.packets {
             drop(burst.pop());
         }
-        Moved { packets: filled, bytes }
+        moved
     }
 
     fn resume(&mut self) {
