@@ -2,7 +2,9 @@
 
 use std::process::{Command, Output};
 
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, accept, bind, listen, socket};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept, bind, listen, socket_with,
+};
 
 fn explain(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_explain")).args(arguments).output().expect("it runs")
@@ -41,7 +43,9 @@ fn a_process_without_devices_is_told_as_such() {
 fn what_proc_tells_is_told_though_telemetry_is_silent() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("dpdk_telemetry.v2");
-    let listener = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).expect("a socket");
+    // What the other test starts has none of it.
+    let flags = SocketFlags::CLOEXEC;
+    let listener = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).expect("a socket");
     bind(&listener, &SocketAddrUnix::new(&path).expect("a path")).expect("bound");
     listen(&listener, 8).expect("it listens");
     std::thread::spawn(move || while accept(&listener).is_ok() {});
