@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use super::header::{CHAINED, Header, INDIRECT};
 use super::{Mbuf, cold, distance, header_at, home, reference};
-use crate::MbufPool;
+use crate::{MbufPool, copy_frame};
 
 /// The data of a packet, segment by segment.
 #[derive(Debug)]
@@ -54,7 +54,13 @@ impl Mbuf {
         Segments { next: Some(self.0), left: self.segment_count(), _packet: PhantomData }
     }
 
+    #[inline(always)]
     fn last(&self) -> NonNull<Header> {
+        if self.is_contiguous() { self.0 } else { self.last_of_chain() }
+    }
+
+    #[cold]
+    fn last_of_chain(&self) -> NonNull<Header> {
         let mut last = self.0;
         while let Some(next) = next_of(last) {
             last = next;
@@ -63,6 +69,7 @@ impl Mbuf {
     }
 
     /// The last segment, to be changed. Its own `pkt_len` means nothing.
+    #[inline(always)]
     fn with_last<R>(&mut self, act: impl FnOnce(&mut Mbuf) -> R) -> R {
         // SAFETY: this packet owns its segments and is borrowed; the view is not dropped.
         let mut last = std::mem::ManuallyDrop::new(unsafe { Mbuf::from_header(self.last()) });
@@ -104,7 +111,7 @@ impl Mbuf {
     /// Adds a copy of `data` at the end of the last segment. `false` as [`append`](Self::append).
     #[inline]
     pub fn append_slice(&mut self, data: &[u8]) -> bool {
-        self.append(data.len()).map(|to| to.copy_from_slice(data)).is_some()
+        self.append(data.len()).map(|to| copy_frame(to, data)).is_some()
     }
 
     /// Adds `bytes` before the data and lends them to be filled. `None` when there is no such headroom, or the data is

@@ -62,9 +62,7 @@ fn copy_out(pool: &MbufPool, long: Long, mut mbuf: Mbuf, frame: &RxFrame<'_>) ->
     long.check(&header, data.len())?;
     let shift = match frame.vlan() {
         None => {
-            if let Some(to) = mbuf.append(data.len()) {
-                to.copy_from_slice(data);
-            } else {
+            if !mbuf.append_slice(data) {
                 chain::fill(pool, long.scatter, &mut mbuf, [data].into_iter())?;
             }
             0

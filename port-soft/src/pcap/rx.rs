@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pollux_frame_io::FrameError;
 use pollux_frame_io::pcap::PcapReader;
-use pollux_mempool::{Burst, Mbuf, MbufPool, copy_frame};
+use pollux_mempool::{Burst, Mbuf, MbufPool};
 use pollux_port::driver::{InBurst, Moved, RxBurst, RxDescriptor, RxSetup};
 use pollux_port::{PortError, PortId, RxCounters, RxDrop};
 
@@ -97,13 +97,7 @@ impl ReplayRx {
 /// Puts a frame into an empty mbuf.
 #[inline]
 fn put(pool: &MbufPool, scatter: bool, mbuf: &mut Mbuf, frame: &[u8]) -> Result<(), RxDrop> {
-    if mbuf.set_len(frame.len())
-        && let Some(to) = mbuf.data_mut()
-    {
-        copy_frame(to, frame);
-        return Ok(());
-    }
-    chain::fill(pool, scatter, mbuf, [frame].into_iter())
+    if mbuf.append_slice(frame) { Ok(()) } else { chain::fill(pool, scatter, mbuf, [frame].into_iter()) }
 }
 
 /// One frame after the other.
