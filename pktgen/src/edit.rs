@@ -69,13 +69,13 @@ pub(crate) struct Edit {
 }
 
 impl Edit {
-    /// Changes the frames. Whether the next edit is chained to this one is `followed`.
+    /// Changes the frames.
     #[inline]
-    pub(crate) fn apply(&mut self, followed: bool, frames: &mut Frames<'_>, scratch: &mut Scratch) {
+    pub(crate) fn apply(&mut self, frames: &mut Frames<'_>, scratch: &mut Scratch) {
         let Scratch { sums, values, wide, again } = scratch;
         let (count, window) = (frames.len(), self.window);
         let values = &mut values[..count];
-        let again = &mut again[..if self.chained || followed { count } else { 0 }];
+        let again = &mut again[..count];
         if window.width > 4 {
             let wide = &mut wide[..count];
             self.source.draw(wide, self.chained, again);
@@ -86,15 +86,18 @@ impl Edit {
         } else {
             self.source.draw(values, self.chained, again);
             match window.width {
-                1 => place::<_, 1>(window, frames, values),
+                1 => {
+                    place::<_, 1>(window, frames, values);
+                    if window.at.is_multiple_of(2) {
+                        // The upper half of its word.
+                        values.iter_mut().for_each(|value| *value <<= 8);
+                    }
+                }
                 2 => place::<_, 2>(window, frames, values),
-                _ => place::<_, 4>(window, frames, values),
-            }
-            match window.width {
-                // The upper half of its word.
-                1 if window.at.is_multiple_of(2) => values.iter_mut().for_each(|value| *value <<= 8),
-                1 | 2 => {}
-                _ => values.iter_mut().for_each(|value| *value = words(*value)),
+                _ => {
+                    place::<_, 4>(window, frames, values);
+                    values.iter_mut().for_each(|value| *value = words(*value));
+                }
             }
         }
         add_to(sums, &self.into, values);

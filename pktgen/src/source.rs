@@ -65,8 +65,8 @@ impl Source {
         }))
     }
 
-    /// The values of the next packets. `again` says of each of them whether its value is the last before the first one; it is empty where
-    /// nobody asks. A field that is `chained` takes its next value only where that is said of the field before it.
+    /// The values of the next packets. `again` says of each of them whether its value is the last before the first one. A field that is
+    /// `chained` takes its next value only where that is said of the field before it.
     #[inline]
     pub(crate) fn draw<V: Value>(&mut self, values: &mut [V], chained: bool, again: &mut [bool]) {
         match self {
@@ -83,9 +83,7 @@ impl Source {
                     }
                     at += run;
                     if run as u64 > *left {
-                        if let Some(again) = again.get_mut(at - 1) {
-                            *again = true;
-                        }
+                        again[at - 1] = true;
                         (*value, *left) = (*first, *count);
                     } else {
                         (*value, *left) = (next, *left - run as u64);
@@ -103,19 +101,14 @@ impl Source {
                 }
             }
             Self::List { values: list, at } => {
-                for (place, out) in values.iter_mut().enumerate() {
+                for (out, again) in values.iter_mut().zip(again) {
                     *out = V::of(list.get(*at).copied().unwrap_or(0));
-                    let again = again.get_mut(place);
-                    if chained && !again.as_ref().is_some_and(|again| **again) {
-                        continue;
-                    }
-                    *at += 1;
-                    let is_last = *at >= list.len();
-                    if is_last {
-                        *at = 0;
-                    }
-                    if let Some(again) = again {
-                        *again = is_last;
+                    if !chained || *again {
+                        *at += 1;
+                        *again = *at >= list.len();
+                        if *again {
+                            *at = 0;
+                        }
                     }
                 }
             }

@@ -46,6 +46,18 @@ impl Mark {
         Self { head: (all >> 64) as u64, tail: all as u64 }
     }
 
+    /// Writes it at the end of a frame; what that adds to sums.
+    #[inline(always)]
+    pub(crate) fn put(self, frame: &mut [u8]) -> u32 {
+        let length = frame.len();
+        let Some(bytes) = frame.last_chunk_mut::<BYTES>() else { return 0 };
+        bytes[..8].copy_from_slice(&self.head.to_be_bytes());
+        bytes[8..].copy_from_slice(&self.tail.to_be_bytes());
+        let halves = [self.head, self.tail];
+        let sum = halves.iter().map(|half| words(*half as u32) + words((half >> 32) as u32)).sum();
+        sum_at_end(sum, length)
+    }
+
     /// Whether this is the mark that is so many behind that one, both sent at once. Never where the numbers begin anew in between.
     #[inline(always)]
     pub(crate) fn is_behind(self, other: Self, count: u32) -> bool {
@@ -62,18 +74,6 @@ impl Mark {
             number: tail as u32,
         })
     }
-}
-
-/// Writes the mark at the end of a frame, all but its number; what that adds to sums.
-#[inline(always)]
-pub(crate) fn begin(frame: &mut [u8], cookie: u32, stream: u16, time: u64) -> u32 {
-    let Mark { head, tail } = Mark::new(cookie, stream, time, 0);
-    let length = frame.len();
-    let Some(bytes) = frame.last_chunk_mut::<BYTES>() else { return 0 };
-    bytes[..8].copy_from_slice(&head.to_be_bytes());
-    bytes[8..].copy_from_slice(&tail.to_be_bytes());
-    let sum = words(head as u32) + words((head >> 32) as u32) + words((tail >> 32) as u32);
-    sum_at_end(sum, length)
 }
 
 /// What the sum of words at the end of a frame of so many bytes adds to sums: in a frame of odd length each byte stands in the other half of
@@ -99,8 +99,9 @@ mod tests {
     fn a_mark_is_read_as_it_was_written() {
         let mark = Mark::new(0xc00c_1e05, 513, 0xffff_1234_5678_9abc, 0x1_0000_0007);
         let mut bytes = [0; BYTES];
-        begin(&mut bytes, 0xc00c_1e05, 513, 0xffff_1234_5678_9abc);
-        bytes[12..].copy_from_slice(&7_u32.to_be_bytes());
+        let sum = mark.put(&mut bytes);
+        let added: u32 = bytes.chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]]))).sum();
+        assert_eq!((sum, mark.put(&mut [0; 3 + BYTES])), (added, added << 8));
         let stamp = Stamp { stream: 513, time: 0x1234_5678_9abc, number: 7 };
         assert_eq!(Mark::of(&bytes), mark);
         assert_eq!((mark.read(0xc00c_1e05), mark.read(1)), (Some(stamp), None));

@@ -10,7 +10,7 @@ use crate::edit::{self, Frames, Scratch, words};
 use crate::frame::FCS;
 use crate::shape::Shape;
 use crate::spec::StreamSpec;
-use crate::stamp;
+use crate::stamp::{self, Mark};
 
 /// The most packets of a turn.
 const TURN_MAX: usize = 65_536;
@@ -30,6 +30,14 @@ pub(crate) struct Marking {
     pub(crate) cookie: u32,
     /// The number of the stream among all.
     pub(crate) stream: u16,
+}
+
+impl Marking {
+    /// The mark of packets that are sent at `now`, but for their numbers.
+    #[inline(always)]
+    fn at(self, now: u64) -> Mark {
+        Mark::new(self.cookie, self.stream, now, 0)
+    }
 }
 
 /// A stream on one lcore.
@@ -142,9 +150,7 @@ impl Stream {
             return;
         }
         // All packets of a burst have the same mark but for their numbers.
-        let mark = self
-            .marking
-            .map_or(0, |Marking { cookie, stream }| stamp::begin(&mut template.bytes, cookie, stream, now));
+        let mark = self.marking.map_or(0, |marking| marking.at(now).put(&mut template.bytes));
         let base = template.sums_with(mark, &shape.stamp_into);
         let mut frames: Frames<'_> = ArrayVec::new();
         for mbuf in burst.iter_mut() {
@@ -169,6 +175,7 @@ impl Stream {
             mbuf.set_len(template.bytes.len());
         }
         let (scratch, mut done) = (&mut self.scratch, 0_u64);
+        let mark = self.marking.map(|marking| marking.at(now));
         for first in 0..slots.len() {
             if done >> first & 1 == 1 {
                 continue;
@@ -184,9 +191,7 @@ impl Stream {
                 let template = &shape.templates[usize::from(slot.template)];
                 let Some(data) = mbuf.data_mut() else { return };
                 copy_frame(data, &template.bytes);
-                let mark = self
-                    .marking
-                    .map_or(0, |Marking { cookie, stream }| stamp::begin(data, cookie, stream, now));
+                let mark = mark.map_or(0, |mark| mark.put(data));
                 let base = template.sums_with(mark, &shape.stamp_into);
                 for (sums, base) in scratch.sums.iter_mut().zip(base).take(shape.checksums.len()) {
                     sums[frames.len()] = base;
@@ -214,9 +219,8 @@ fn change(
     numbers: Option<impl Iterator<Item = u64>>,
     scratch: &mut Scratch,
 ) {
-    let mut edits = shape.edits.iter_mut().peekable();
-    while let Some(edit) = edits.next() {
-        edit.apply(edits.peek().is_some_and(|next| next.chained), frames, scratch);
+    for edit in &mut shape.edits {
+        edit.apply(frames, scratch);
     }
     if let Some(numbers) = numbers {
         number(frames, numbers, scratch, &shape.stamp_into, shape.has_odd);
