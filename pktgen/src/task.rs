@@ -195,3 +195,59 @@ impl Start {
         self.0.load(Ordering::Acquire)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use pollux_mempool::MbufPool;
+
+    use super::*;
+
+    const COOKIE: u32 = 0xc00c_1e05;
+
+    #[test]
+    fn marks_are_found_in_runs_between_other_packets_and_in_chains() {
+        let pool = MbufPool::builder("returns", 64).build_anonymous().expect("a pool");
+        let packet = |bytes: &[u8]| {
+            let mut mbuf = pool.alloc().expect("an mbuf");
+            assert!(mbuf.append_slice(bytes));
+            mbuf
+        };
+        let marked = |cookie, stream, time, number| {
+            let mut bytes = [7; 60];
+            Mark::new(cookie, stream, time, number).put(&mut bytes);
+            bytes
+        };
+        let mut burst = Burst::new();
+        // Two runs of stream 1, and one of stream 0 with another run's packet and a short one in it; the last mark lies in two mbufs.
+        for number in 0..3 {
+            burst.push(packet(&marked(COOKIE, 1, 100, number)));
+        }
+        for number in 3..5 {
+            burst.push(packet(&marked(COOKIE, 1, 120, number)));
+        }
+        burst.push(packet(&marked(COOKIE, 0, 120, 0)));
+        burst.push(packet(&marked(COOKIE + 1, 0, 120, 1)));
+        burst.push(packet(&[0; 60]));
+        burst.push(packet(&[0; 15]));
+        let last = marked(COOKIE, 0, 120, 1);
+        let mut first = packet(&last[..50]);
+        first.chain(packet(&last[50..])).expect("a chain");
+        burst.push(first);
+
+        let (trackers, returns): (Vec<_>, Vec<_>) = (0..2)
+            .map(|_| Tracker::new())
+            .map(|(tracker, counters, histogram)| (Some(tracker), (counters, histogram)))
+            .unzip();
+        let mut receiver = Receiver { cookie: COOKIE, trackers };
+        receiver.measure(&burst, 125);
+        for ((counters, histogram), [received, slowest]) in returns.iter().zip([[2, 5], [5, 25]]) {
+            let told = counters.read();
+            assert_eq!((told.received, told.duplicates, told.reordered, told.late), (received, 0, 0, 0));
+            assert_eq!((histogram.counts().total(), histogram.counts().max()), (received, Some(slowest)));
+        }
+        // The same again is known.
+        receiver.measure(&burst, 126);
+        let duplicates = returns.iter().map(|(counters, _)| counters.read().duplicates);
+        assert_eq!(duplicates.collect::<Vec<_>>(), [2, 5]);
+    }
+}
