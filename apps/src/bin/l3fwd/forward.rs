@@ -113,24 +113,31 @@ impl<T: Table> Scratch<T> {
                 self.hops[at] = DROPPED;
             }
         }
-        if four == burst.len() {
-            // Each is where its packet is.
-            table.find4(&self.keys4[..four], &mut self.hops);
-            return;
-        }
-        table.find4(&self.keys4[..four], &mut self.found);
-        scatter(&self.from4[..four], &self.found, &mut self.hops);
-        if six > 0 {
-            table.find6(&self.keys6[..six], &mut self.found);
-            scatter(&self.from6[..six], &self.found, &mut self.hops);
-        }
+        let (found, hops, all) = (&mut self.found, &mut self.hops, burst.len());
+        find_each(&self.keys4[..four], &self.from4, found, hops, all, |keys, found| table.find4(keys, found));
+        find_each(&self.keys6[..six], &self.from6, found, hops, all, |keys, found| table.find6(keys, found));
     }
 }
 
-/// Puts what was found to the packets that it is of.
+/// Looks up the keys of a family, and puts what is found to the packets that they are of, those at `from` among `all`.
 #[inline(always)]
-fn scatter(from: &[u8], found: &[u32; BURST_MAX], hops: &mut [u32; BURST_MAX]) {
-    for (from, found) in from.iter().zip(found) {
+fn find_each<K>(
+    keys: &[K],
+    from: &[u8; BURST_MAX],
+    found: &mut [u32; BURST_MAX],
+    hops: &mut [u32; BURST_MAX],
+    all: usize,
+    look_up: impl FnOnce(&[K], &mut [u32]),
+) {
+    if keys.is_empty() {
+        return;
+    }
+    if keys.len() == all {
+        // Each is where its packet is.
+        return look_up(keys, hops);
+    }
+    look_up(keys, found);
+    for (from, found) in from.iter().zip(&found[..keys.len()]) {
         hops[usize::from(*from) % BURST_MAX] = *found;
     }
 }
