@@ -237,11 +237,11 @@ fn on_model(server: Option<&[&str]>, client: &[&str]) {
         }
         let has_ended = server.has_ended();
         if has_ended || std::time::Instant::now() > deadline {
-            // Of a client without a server, what the server said is the reason.
-            let line = args.join(" ");
+            let (line, server) = (args.join(" "), running.map(|(_, server)| server));
             let server =
-                running.map(|(_, server)| if has_ended { server.finish(LIMIT) } else { server.interrupt() });
-            panic!("{}: {:?}\n{line}: {server:?}", client.join(" "), end);
+                server.map(|server| if has_ended { server.finish(LIMIT) } else { server.interrupt() });
+            // Of a client without a server, what the server said is the reason.
+            panic!("{}: {end:?}\n{line}: {server:?}", client.join(" "));
         }
         std::thread::sleep(Duration::from_millis(200));
     }

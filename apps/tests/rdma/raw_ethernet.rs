@@ -177,7 +177,7 @@ fn ends_that_differ_about_answers_end_in_one_line() {
     for (server, client, expected) in [
         (
             "",
-            // Slowly: frames that all had been sent when answers come would never be too few.
+            // Slowly: a client that has sent all frames ends with as many answers as it asked for, and sees none too many.
             "--reply_every 10 --burst_size 10 --rate_limit 1000 --rate_units p",
             "more answers than --reply_every 10 asks for: give both ends the same --reply_every",
         ),
