@@ -162,7 +162,7 @@ pub(crate) struct Ask {
 pub(crate) enum Notice {
     /// Somebody asks for one.
     Request {
-        listener: u64,
+        service: u64,
         path: Path,
         /// The peer's queue pair.
         qpn: u32,
@@ -189,7 +189,7 @@ pub(crate) enum Notice {
     TimeWaitOver,
     /// Somebody asks which queue pair takes datagrams.
     DatagramRequest {
-        listener: u64,
+        service: u64,
         path: Path,
         private: Vec<u8>,
     },
@@ -260,7 +260,7 @@ pub(crate) struct Agent {
     /// Numbers of connections are counted from here: those of an earlier process are others.
     next: u32,
     /// Who listens for a service.
-    listeners: HashMap<u64, u64>,
+    listeners: HashMap<u64, Vec<u64>>,
     connections: HashMap<u32, Connection>,
     /// Connections of which something is due, by when.
     due: BTreeSet<(Duration, u32)>,
@@ -331,14 +331,22 @@ impl Agent {
         self.connections.len()
     }
 
-    /// Begins to take requests for a service, which [`Notice::Request`] names by `listener`.
+    /// Begins to take requests for a service. Several may listen for one, on different addresses.
     pub(crate) fn listen(&mut self, service: u64, listener: u64) {
-        self.listeners.insert(service, listener);
+        self.listeners.entry(service).or_default().push(listener);
     }
 
     /// Takes no more for it.
     pub(crate) fn unlisten(&mut self, listener: u64) {
-        self.listeners.retain(|_, other| *other != listener);
+        self.listeners.retain(|_, listeners| {
+            listeners.retain(|other| *other != listener);
+            !listeners.is_empty()
+        });
+    }
+
+    /// Who listens for a service.
+    pub(crate) fn listeners(&self, service: u64) -> &[u64] {
+        self.listeners.get(&service).map_or(&[], Vec::as_slice)
     }
 
     fn number(&mut self) -> u32 {

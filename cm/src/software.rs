@@ -97,6 +97,18 @@ pub(crate) struct Software {
 
 const GONE: &str = "the ID was made by another manager";
 
+/// A request that is taken.
+struct Admitted {
+    /// Who listens for it.
+    listener: u64,
+    /// Who asks, and for which address.
+    source: SocketAddr,
+    local: SocketAddr,
+    /// What its ID is made in.
+    channel: u64,
+    space: PortSpace,
+}
+
 impl Software {
     pub(crate) fn new(ports: Vec<ManagementPort>, timing: Timing) -> Self {
         let ports = ports
@@ -452,17 +464,17 @@ impl Software {
 
     fn noticed(&mut self, place: usize, connection: u32, notice: Notice) {
         let what = match notice {
-            Notice::Request { listener, path, qpn, parameters } => {
+            Notice::Request { service, path, qpn, parameters } => {
                 let made = |made, parameters| What::ConnectRequest { made, qpn, parameters };
-                return self.requested((place, connection), listener, path, parameters, made);
+                return self.requested((place, connection), service, path, parameters, made);
             }
-            Notice::DatagramRequest { listener, path, private } => {
+            Notice::DatagramRequest { service, path, private } => {
                 let parameters = ConnectionParameters::default().private_data(private);
                 let made = |made, parameters: ConnectionParameters| What::DatagramRequest {
                     made,
                     private_data: parameters.private_data,
                 };
-                return self.requested((place, connection), listener, path, parameters, made);
+                return self.requested((place, connection), service, path, parameters, made);
             }
             Notice::Response { qpn, parameters } => What::ConnectResponse { qpn, parameters },
             Notice::Established { parameters } => What::Established(parameters),
@@ -483,24 +495,26 @@ impl Software {
         }
     }
 
-    /// Somebody asks for something that `listener` listens for.
+    /// Somebody asks for a service.
     fn requested(
         &mut self,
         (place, connection): (usize, u32),
-        listener: u64,
+        service: u64,
         path: Path,
         mut parameters: ConnectionParameters,
         what: impl FnOnce(u64, ConnectionParameters) -> What,
     ) {
-        let (source, local, channel, space) = match self.admit(listener, &parameters.private_data) {
-            Ok(admitted) => admitted,
-            Err(reason) => {
-                let now = self.now();
-                let agent = &mut self.ports[place].agent;
-                agent.reject(connection, reason, &[]).unwrap_or_default();
-                return agent.abandon(now, connection);
-            }
-        };
+        let listeners = self.ports[place].agent.listeners(service);
+        let Admitted { listener, source, local, channel, space } =
+            match self.admit(listeners, &parameters.private_data) {
+                Ok(admitted) => admitted,
+                Err(reason) => {
+                    let now = self.now();
+                    let agent = &mut self.ports[place].agent;
+                    agent.reject(connection, reason, &[]).unwrap_or_default();
+                    return agent.abandon(now, connection);
+                }
+            };
         parameters.private_data.drain(..IP_HEADER_BYTES);
         self.ports[place].agent.expect(connection, random_psn());
         let made = self.create(channel, space);
@@ -518,30 +532,28 @@ impl Software {
         self.occur(listener, what(made, parameters));
     }
 
-    /// Whether a listener takes a request: who asks, for which address, and the channel and the space that its ID is made in.
-    fn admit(
-        &self,
-        listener: u64,
-        private: &[u8],
-    ) -> Result<(SocketAddr, SocketAddr, u64, PortSpace), RejectReason> {
+    /// Who of those that listen takes a request.
+    fn admit(&self, listeners: &[u64], private: &[u8]) -> Result<Admitted, RejectReason> {
         // Else another format of private data.
         let (source, destination) = IpHeader::read(private).ok_or(RejectReason::UNSUPPORTED)?;
-        let record = self.ids.get(&listener).ok_or(RejectReason::INVALID_SERVICE_ID)?;
-        let local = record.local.ok_or(RejectReason::INVALID_SERVICE_ID)?;
-        let is_meant = if local.ip().is_unspecified() {
-            // Source: Linux `drivers/infiniband/core/cma.c`, `cma_match_private_data`.
-            !record.options.own_family_only || local.is_ipv4() == destination.is_ipv4()
-        } else {
-            local.ip() == destination
-        };
-        if !is_meant {
-            return Err(RejectReason::INVALID_SERVICE_ID);
-        }
+        let meant = listeners.iter().find_map(|&listener| {
+            let record = self.ids.get(&listener)?;
+            let local = record.local?;
+            let is_meant = if local.ip().is_unspecified() {
+                // Source: Linux `drivers/infiniband/core/cma.c`, `cma_match_private_data`.
+                !record.options.own_family_only || local.is_ipv4() == destination.is_ipv4()
+            } else {
+                local.ip() == destination
+            };
+            is_meant.then_some((listener, record, local.port()))
+        });
+        let (listener, record, port) = meant.ok_or(RejectReason::INVALID_SERVICE_ID)?;
         // Too many wait, or nobody would hear of it.
         if record.pending >= record.backlog || !self.channels.contains_key(&record.channel) {
             return Err(RejectReason::CONSUMER_DEFINED);
         }
-        Ok((source, SocketAddr::new(destination, local.port()), record.channel, record.space))
+        let local = SocketAddr::new(destination, port);
+        Ok(Admitted { listener, source, local, channel: record.channel, space: record.space })
     }
 
     /// The next event of a queue, if there is one.

@@ -30,11 +30,17 @@ struct Host {
 
 impl Host {
     fn new(name: &str, ip: &'static str, plug: Cable, impairments: Impairments) -> Self {
+        Self::with(name, &[ip], plug, impairments)
+    }
+
+    /// With these addresses, of which its own is the first.
+    fn with(name: &str, ips: &[&'static str], plug: Cable, impairments: Impairments) -> Self {
         let door = DoorProfile { management: true, ..DoorProfile::NEWEST };
-        let address = format!("{ip}/24").parse().expect("an address");
-        let model =
-            Model::builder(name).door(door).plugged(plug).impairments(impairments).ip(address).build();
-        let model = model.expect("a model");
+        let mut model = Model::builder(name).door(door).plugged(plug).impairments(impairments);
+        for ip in ips {
+            model = model.ip(format!("{ip}/24").parse().expect("an address"));
+        }
+        let (model, ip) = (model.build().expect("a model"), ips[0]);
         let context = Context::open(model.open(), Provider::Mlx5, Options::default()).expect("a context");
         let port = ManagementPort::open(&context, 1).expect("queue pair 1");
         let manager = Manager::with_timing(vec![port], QUICK);
@@ -341,6 +347,21 @@ fn addresses_and_ports_are_held_by_one() {
         })
         .collect();
     assert!(any[0] != any[1] && any[1] != any[2] && any.iter().all(|port| *port >= 49_152), "{any:?}");
+    // Shared by two families, each of which says that it wants its own alone.
+    let own_family_only = IdOptions { own_family_only: true, ..IdOptions::default() };
+    let families = ["0.0.0.0:6100", "[::]:6100"].map(|all| {
+        let id = near.id();
+        id.set_options(own_family_only).expect("set");
+        id.bind(all.parse().expect("an address")).expect("all addresses of a family");
+        id.listen(1).expect("it listens");
+        id
+    });
+    drop(families);
+    let one = near.id();
+    one.bind("0.0.0.0:6100".parse().expect("an address")).expect("free");
+    let other = near.id();
+    other.set_options(own_family_only).expect("set");
+    other.bind("[::]:6100".parse().expect("an address")).expect_err("the first wants both families");
     // Shared by all who say so, as long as none listens.
     let shared: Vec<Id> = (0..2)
         .map(|_| {
@@ -361,6 +382,49 @@ fn addresses_and_ports_are_held_by_one() {
     late.bind(near.at(6000)).expect_err("one listens");
     drop(first);
     late.bind(near.at(6000)).expect("free");
+}
+
+#[test]
+fn two_addresses_of_a_device_may_have_one_local_port() {
+    let ips = ["192.0.2.2", "192.0.2.3"];
+    let (near, far) = Cable::pair();
+    let near = Host::new("near", "192.0.2.1", near, Impairments::default());
+    let far = Host::with("far", &ips, far, Impairments::default());
+    let at = |ip: &str| SocketAddr::new(ip.parse().expect("an address"), 7174);
+    let listeners = ips.map(|ip| {
+        let id = far.id();
+        id.bind(at(ip)).expect("nobody has it at this address");
+        id.listen(1).expect("it listens");
+        id
+    });
+    far.id().bind(at("0.0.0.0")).expect_err("two have it");
+    let ask = |ip| {
+        let id = near.id();
+        near.resolve(&id, at(ip));
+        let (qp, ..) = near.queue(&id);
+        id.connect(&qp, &ConnectionParameters::default()).expect("asked");
+        (id, qp)
+    };
+    for (ip, listener) in ips.iter().zip(&listeners) {
+        let _asked = ask(ip);
+        let event = far.next();
+        assert_eq!(
+            (event.id, event.kind.name()),
+            (listener.number(), "RDMA_CM_EVENT_CONNECT_REQUEST"),
+            "{ip}"
+        );
+        drop(event);
+        assert!(matches!(near.next().kind, EventKind::Rejected { .. }));
+    }
+    // Of two the one goes, and the other stays.
+    let [first, second] = listeners;
+    drop(first);
+    let _asked = ask(ips[0]);
+    far.channel.wait(Duration::from_millis(50)).expect("no error");
+    let kind = near.next().kind;
+    assert!(matches!(kind, EventKind::Rejected { reason: RejectReason::INVALID_SERVICE_ID, .. }), "{kind}");
+    let _asked = ask(ips[1]);
+    assert_eq!(far.next().id, second.number());
 }
 
 #[test]

@@ -85,9 +85,9 @@ impl Agent {
         if (response >> 1 & 3, req.retries_srq & 7) != (RC, 0) {
             return self.refuse(from, remote, transaction, RejectReason::INVALID_TRANSPORT_TYPE, &[]);
         }
-        let Some(&listener) = self.listeners.get(&service) else {
+        if !self.listeners.contains_key(&service) {
             return self.refuse(from, remote, transaction, RejectReason::INVALID_SERVICE_ID, &[]);
-        };
+        }
         if self.connections.len() >= CONNECTIONS_MAX {
             return self.refuse(from, remote, transaction, RejectReason::NO_RESOURCES, &[]);
         }
@@ -133,7 +133,7 @@ impl Agent {
             ..Connection::new(State::ReqReceived, path, service, remote, transaction)
         };
         self.connections.insert(local, connection);
-        self.tell(local, Notice::Request { listener, path, qpn: remote_qpn, parameters });
+        self.tell(local, Notice::Request { service, path, qpn: remote_qpn, parameters });
     }
 
     /// A request that is known.
@@ -352,8 +352,7 @@ impl Agent {
         }
         // Source of the code: Linux `include/rdma/ib_cm.h`, `IB_SIDR_UNSUPPORTED`.
         const UNSUPPORTED: u8 = 1;
-        let listener = self.listeners.get(&service).filter(|_| self.connections.len() < CONNECTIONS_MAX);
-        let Some(&listener) = listener else {
+        if !self.listeners.contains_key(&service) || self.connections.len() >= CONNECTIONS_MAX {
             self.counts.refused += 1;
             let answer = SidrRep {
                 request: remote.into(),
@@ -362,13 +361,13 @@ impl Agent {
                 ..SidrRep::default()
             };
             return self.send(from, Box::new(Message::SidrRep(Box::new(answer)).encode(transaction)));
-        };
+        }
         let local = self.number();
         let connection = Connection::new(State::SidrReceived, from, service, remote, transaction);
         self.connections.insert(local, connection);
         self.by_request.insert((from.gid, remote), local);
         let private = request.private.to_vec();
-        self.tell(local, Notice::DatagramRequest { listener, path: from, private });
+        self.tell(local, Notice::DatagramRequest { service, path: from, private });
     }
 
     fn datagram_answer(&mut self, from: Path, answer: &SidrRep) {

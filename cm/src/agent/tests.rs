@@ -225,7 +225,7 @@ fn a_connection_is_made_used_and_ended() {
     };
     assert_eq!((parameters.responder_resources, parameters.initiator_depth), (3, 5));
     assert_eq!(parameters.private_data, [9; 196]);
-    let [Notice::Request { parameters, listener: LISTENER, qpn: 0x77, .. }, Notice::Established { .. }] =
+    let [Notice::Request { parameters, service: SERVICE, qpn: 0x77, .. }, Notice::Established { .. }] =
         world.said(1, peer)
     else {
         panic!("{:?}", world.said(1, peer))
@@ -576,10 +576,10 @@ fn datagrams_find_their_queue_pair() {
             let until = world.now + Duration::from_millis(500);
             world.run_until(until);
             for peer in world.asked() {
-                let [.., Notice::DatagramRequest { listener, private, .. }] = world.said(1, peer) else {
+                let [.., Notice::DatagramRequest { service, private, .. }] = world.said(1, peer) else {
                     panic!()
                 };
-                assert_eq!((*listener, private.len()), (LISTENER, 216));
+                assert_eq!((*service, private.len()), (SERVICE, 216));
                 world.agents[1].answer_datagram(peer, 0, (0x42, 0x0123_4567), b"there").unwrap_or_default();
             }
         }

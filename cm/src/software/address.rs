@@ -1,6 +1,5 @@
 //! Which address an ID has.
 
-use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::{Record, Software, Stage};
@@ -13,10 +12,11 @@ const BACKLOG: u32 = 1024;
 
 pub(super) const BUSY: &str = "a connection is under way: make another ID";
 
-/// Whether an ID is on another device than the one of `place`: both may have the same local port.
-fn is_elsewhere(ids: &HashMap<u64, Record>, other: u64, place: Option<usize>) -> bool {
-    let other = ids.get(&other).and_then(|record| record.port);
-    place.zip(other).is_some_and(|(place, other)| place != other)
+/// Whether an ID with that address cannot have the local port of another one. Source: Linux `drivers/infiniband/core/cma.c`, `cma_check_port`.
+fn collides(other: &Record, address: IpAddr, own_family_only: bool) -> bool {
+    let Some(held) = other.local.map(|local| local.ip()) else { return false };
+    let share_none = own_family_only && other.options.own_family_only && address.is_ipv4() != held.is_ipv4();
+    !share_none && (address.is_unspecified() || held.is_unspecified() || address == held)
 }
 
 impl Software {
@@ -36,27 +36,30 @@ impl Software {
         }
     }
 
-    /// Takes a local port for an ID on a port of a device, `None` on all: this one, or any for 0.
+    /// Takes a local port for an ID with an address: this one, or any for 0.
     pub(super) fn take_port(
         &mut self,
         id: u64,
         space: PortSpace,
-        place: Option<usize>,
+        address: IpAddr,
         port: u16,
     ) -> Result<u16, CmError> {
         let ids = &self.ids;
         let shares =
-            |id: u64| ids.get(&id).is_some_and(|it| it.options.reuse_address && it.stage != Stage::Listening);
-        let taken = self
-            .held
-            .take(space, port, id, |other| is_elsewhere(ids, *other, place) || shares(id) && shares(*other));
+            |id: &u64| ids.get(id).is_some_and(|it| it.options.reuse_address && it.stage != Stage::Listening);
+        let only = ids.get(&id).is_some_and(|record| record.options.own_family_only);
+        let is_free = |other: &u64| {
+            shares(&id) && shares(other)
+                || !ids.get(other).is_some_and(|other| collides(other, address, only))
+        };
+        let taken = self.held.take(space, port, id, is_free);
         taken.ok_or(CmError::PortInUse { space, port })
     }
 
-    /// Whether an ID holds a local port on all devices.
+    /// Whether an ID holds a local port on all addresses.
     pub(crate) fn is_held_for_all(&self, space: PortSpace, port: u16) -> bool {
-        let mut holders = self.held.holders(space, port).iter();
-        holders.any(|id| self.ids.get(id).is_some_and(|record| record.port.is_none()))
+        let mut holders = self.held.holders(space, port).iter().filter_map(|id| self.ids.get(id));
+        holders.any(|record| record.local.is_some_and(|local| local.ip().is_unspecified()))
     }
 
     /// The port of a device that has the address.
@@ -89,7 +92,7 @@ impl Software {
             let none = || CmError::NoDevice { address, present: self.present() };
             Some(found.ok_or_else(none)?.0)
         };
-        let number = self.take_port(id, space, port, address.port())?;
+        let number = self.take_port(id, space, address.ip(), address.port())?;
         let record = self.record(id)?;
         record.local = Some(SocketAddr::new(address.ip(), number));
         (record.port, record.stage) = (port, Stage::Bound);
@@ -104,9 +107,10 @@ impl Software {
         let Some(local) = record.local.filter(|_| record.stage == Stage::Bound) else {
             return Err(CmError::State { what: "listen", why: BUSY });
         };
-        let (space, port) = (record.space, record.port);
-        let mut others = self.held.holders(space, local.port()).iter().filter(|other| **other != id);
-        if !others.all(|other| is_elsewhere(&self.ids, *other, port)) {
+        let (space, port, only) = (record.space, record.port, record.options.own_family_only);
+        let others = self.held.holders(space, local.port()).iter().filter(|other| **other != id);
+        let mut others = others.filter_map(|other| self.ids.get(other));
+        if others.any(|other| collides(other, local.ip(), only)) {
             return Err(CmError::PortInUse { space, port: local.port() });
         }
         let record = self.record(id)?;

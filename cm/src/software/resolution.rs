@@ -59,12 +59,12 @@ impl Software {
         // The ID is bound, whatever comes of the rest.
         if local.is_none() {
             let place = source.and_then(|_| candidates.first().map(|(place, ..)| *place));
-            let number = self.take_port(id, space, place, source.map_or(0, |source| source.port()))?;
             let any: IpAddr = match destination {
                 SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
                 SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
             };
             let ip = source.map_or(any, |source| source.ip().to_canonical());
+            let number = self.take_port(id, space, ip, source.map_or(0, |source| source.port()))?;
             let record = self.record(id)?;
             (record.local, record.port) = (Some(SocketAddr::new(ip, number)), place);
             record.stage = Stage::Bound;
