@@ -146,7 +146,7 @@ fn our_udpong_and_the_original_meet_in_both_roles() {
         ("-S 64 -C 200 -T e", ["custom", "64", "400", "25k"]),
         ("-S 1016 -C 200 -T e -T a", ["custom", "1016", "400", "396k"]),
         ("-S 16 -C 100 -T e -T b", ["custom", "16", "200", "3.1k"]),
-        ("-S 500 -C 300", ["custom", "500", "", ""]),
+        ("-S 500 -C 20000", ["custom", "500", "", ""]),
     ] {
         for (server, client) in [(true, false), (false, true), (false, false)] {
             let whose = Whose { server, client };
@@ -163,10 +163,9 @@ fn our_udpong_and_the_original_meet_in_both_roles() {
             );
             let found = &cells[1];
             if row[2].is_empty() {
-                // In one direction some may be lost where the receiver is too slow, and while the ends meet the last word, by the queue
-                // pair, overtakes those that go by UDP.
-                let came: u64 = found[2].parse().unwrap_or_else(|_| panic!("{place}"));
-                assert!((1..=300).contains(&came) && found[..2] == row[..2], "{place}");
+                // In one direction some may be lost where the receiver is too slow, and the last word, by the queue pair, overtakes those
+                // that went by UDP while the ends met: on a busy machine hundreds.
+                assert!(found[2] != "0" && found[..2] == row[..2], "{place}");
             } else {
                 assert_eq!(found[..4], row, "{place}");
                 assert!(crossed(&client.said) >= 50, "{place}");
