@@ -64,8 +64,7 @@ impl Bed {
         server.extend([port, &number]);
         let mut client = server.clone();
         client.push("127.0.0.1");
-        let server = start(&mut self.command(options, &server));
-        until_listening(&number);
+        let server = until_listening(start(&mut self.command(options, &server)), &number);
         let client = start(&mut self.command(options, &client));
         [wait(client), wait(server)]
     }
@@ -87,18 +86,23 @@ pub(crate) fn free_port() -> String {
 }
 
 /// Waits until a server listens, without a word to it: it may take the first who comes for its client.
-pub(crate) fn until_listening(port: &str) {
+pub(crate) fn until_listening(mut server: Child, port: &str) -> Child {
     let wanted = format!(":{:04X}", port.parse::<u16>().expect("a number"));
     let deadline = Instant::now() + PATIENCE;
     let listens = |line: &str| {
         let mut words = line.split_whitespace().skip(1);
         words.next().is_some_and(|local| local.ends_with(&wanted)) && words.nth(1) == Some("0A")
     };
-    while Instant::now() < deadline {
+    loop {
         let both =
             ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| std::fs::read_to_string(path).unwrap_or_default());
         if both.iter().flat_map(|table| table.lines()).any(listens) {
-            return;
+            return server;
+        }
+        let has_ended = server.try_wait().expect("a child").is_some();
+        if has_ended || Instant::now() > deadline {
+            let said = if has_ended { wait(server).said } else { stop(server) };
+            panic!("nobody listens at port {port}: {said}");
         }
         std::thread::sleep(Duration::from_millis(20));
     }

@@ -103,8 +103,7 @@ fn devices_of_a_daemon_are_joined_by_its_wires() {
     let daemon = Daemon::start(&["--ports", "2", "--wire", "cable:a", "--wire", "cable:a"]);
     let (bed, port, options) = (Bed::new(), free_port(), daemon.options());
     let program = |device| ["ibv_rc_pingpong", "-g", "1", "-d", device, "-p", &port];
-    let server = start(&mut bed.command(&options, &program("mlx5_0")));
-    until_listening(&port);
+    let server = until_listening(start(&mut bed.command(&options, &program("mlx5_0"))), &port);
     let client = bed.run(&options, &[&program("mlx5_1")[..], &["127.0.0.1"]].concat());
     assert_eq!(client.status, Some(0), "{}", client.said);
     assert_eq!(wait(server).status, Some(0));
@@ -157,7 +156,7 @@ fn what_a_killed_program_had_goes_with_it() {
     let program = format!("ibv_rc_pingpong -g 1 -p {port} >/dev/null & echo $!; wait");
     let mut server = start(&mut bed.command(&daemon.options(), &["sh", "-c", &program]));
     let process: u32 = line(&mut server).trim().parse().expect("its number");
-    until_listening(&port);
+    let server = until_listening(server, &port);
     signal(process, "KILL");
     assert_eq!(wait(server).status, Some(0), "the shell's");
     bed.must(&daemon.options(), &["ibv_rc_pingpong", "-g", "1"], "-p");
@@ -226,8 +225,7 @@ fn a_program_that_polls_learns_of_the_end() {
     let (bed, port) = (Bed::new(), free_port());
     // It waits for its client by TCP, with the device open.
     let program = ["ibv_rc_pingpong", "-g", "1", "-p", &port];
-    let server = start(&mut bed.command(&daemon.options(), &program));
-    until_listening(&port);
+    let server = until_listening(start(&mut bed.command(&daemon.options(), &program)), &port);
     daemon.child.kill().expect("it runs");
     let _status = daemon.child.wait().expect("its end");
     let ended = wait(server);
@@ -368,7 +366,7 @@ fn it_ends_with_programs_attached() {
     let daemon = Daemon::start(&[]);
     let (bed, port) = (Bed::new(), free_port());
     let server = start(&mut bed.command(&daemon.options(), &["ibv_rc_pingpong", "-g", "1", "-p", &port]));
-    until_listening(&port);
+    let server = until_listening(server, &port);
     let begin = Instant::now();
     let ended = daemon.end();
     assert!(begin.elapsed() < Duration::from_secs(5), "at once");

@@ -111,8 +111,7 @@ fn in_both_roles(programs: &[(&str, &str)], with: &[&str], keys: &str) {
                 (ours, theirs)
             };
             let (mut ours, mut theirs) = commands(&[]);
-            let server = start(if is_server { &mut ours } else { &mut theirs });
-            until_listening(&port);
+            let server = until_listening(start(if is_server { &mut ours } else { &mut theirs }), &port);
             let (mut ours, mut theirs) = commands(&["127.0.0.1"]);
             let client = start(if is_server { &mut theirs } else { &mut ours });
             for (end, ended) in [("client", wait(client)), ("server", wait(server))] {

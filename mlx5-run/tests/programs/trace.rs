@@ -13,8 +13,7 @@ fn a_trace_has_calls_and_what_passes_without_one() {
     let port = free_port();
     let program = ["ibv_rc_pingpong", "-g", "1", "-n", "20", "-p", &port];
     let file = bed.path().join("calls").display().to_string();
-    let server = start(&mut bed.command(&[], &program));
-    until_listening(&port);
+    let server = until_listening(start(&mut bed.command(&[], &program)), &port);
     let client = bed.run(&["--trace", &file], &[&program[..], &["127.0.0.1"]].concat());
     assert_eq!((client.status, wait(server).status), (Some(0), Some(0)), "{}", client.said);
     let trace = std::fs::read_to_string(format!("{file}.mlx5_0")).expect("a trace");
