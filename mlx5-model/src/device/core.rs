@@ -251,14 +251,16 @@ impl Core {
         {
             let is_taken = bar.take64(page, offset).is_none();
             let blue_flame = bytes.len() >= BLOCK_BYTES;
-            // A command of another thread looks at the registers, and may have found it before it was told of.
-            let is_counted = is_taken && self.found.take() == Some((page, offset, *value));
-            if blue_flame || !is_counted {
+            // A command of another thread looks at the registers, and may have found it, counted it and read its record before it was told of.
+            let is_done = is_taken && self.found.take() == Some((page, offset, *value));
+            if blue_flame || !is_done {
                 bus.ledger
                     .add(if blue_flame { Crossing::BlueFlame } else { Crossing::Doorbell }, bytes.len());
             }
             self.take_turns(bus, number, offset, *value, blue_flame);
-            self.ring_send(bus, number, *value, true, if blue_flame { bytes } else { &[] });
+            if blue_flame || !is_done {
+                self.ring_send(bus, number, *value, true, if blue_flame { bytes } else { &[] });
+            }
         } else if offset > uar::BLUE_FLAME && bytes.len() == BLOCK_BYTES {
             // More of an entry that is copied block by block.
             bus.ledger.add(Crossing::BlueFlame, bytes.len());
