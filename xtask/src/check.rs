@@ -2,8 +2,8 @@
 
 use std::process::Command;
 
-use crate::run::{Outcome, cargo, must, root};
-use crate::tidy;
+use crate::run::{Outcome, TARGET, cargo, must, root};
+use crate::{tidy, waiting};
 
 /// Formatting, clippy, layout rules, packages, documentation and tests, in that order.
 pub(crate) fn check() -> Outcome {
@@ -12,7 +12,7 @@ pub(crate) fn check() -> Outcome {
     tidy::tidy()?;
     package()?;
     must(cargo(&["doc", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-D warnings"))?;
-    must(&mut cargo(&["test", "--workspace"]))
+    must(&mut cargo(&["test", "--workspace", &waiting::runner()?]))
 }
 
 /// What a registry would be given, without building it: each dependency has a version, and nothing is missing.
@@ -34,6 +34,13 @@ pub(crate) fn loom_cargo(packages: &[&str], test: &str) -> Command {
     command.args(packages.iter().map(|package| format!("--package=pollux-{package}")));
     command.env("RUSTFLAGS", "--cfg loom");
     command.env("CARGO_PROFILE_TEST_OPT_LEVEL", "3");
+    // What is not in a model's loop is built far longer than it runs.
+    for slow in ["'*'", "pollux-tests"] {
+        command.arg(format!("--config=profile.test.package.{slow}.opt-level=0"));
+    }
+    for fast in ["loom", "generator"] {
+        command.arg(format!("--config=profile.test.package.{fast}.opt-level=3"));
+    }
     command
 }
 
@@ -46,7 +53,6 @@ pub(crate) fn loom(preemptions: Option<u32>) -> Outcome {
     must(&mut command)
 }
 
-pub(crate) const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// Those that synchronise by atomics of their own. The standard library's locks are not instrumented, and to build
 /// the library anew (`-Zbuild-std`) takes its source, a component (`rust-src`) that is not installed with a toolchain; so
 /// under the thread sanitizer whatever a lock protects is reported as a race.

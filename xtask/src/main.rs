@@ -36,6 +36,7 @@ mod run;
 mod tidy;
 mod trial;
 mod vm;
+mod waiting;
 mod witness;
 
 use std::process::ExitCode;
@@ -89,6 +90,9 @@ enum Task {
     Card(card::Args),
     /// How much source there is outside of tests, also beside another commit
     Lines(lines::Args),
+    /// Start a program of tests for `check`
+    #[command(hide = true)]
+    Start(waiting::Args),
 }
 
 fn main() -> ExitCode {
@@ -110,6 +114,7 @@ fn main() -> ExitCode {
         Task::BuildTimes(args) => build_times::build_times(&args),
         Task::Card(args) => card::card(&args),
         Task::Lines(args) => lines::lines(&args),
+        Task::Start(args) => waiting::start(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

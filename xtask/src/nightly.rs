@@ -115,7 +115,7 @@ fn thread_sanitizer() -> Outcome {
         "-Zbuild-std",
         "--lib",
         "--target",
-        crate::check::TARGET,
+        crate::run::TARGET,
     ]);
     for package in LOCK_FREE_CRATES.iter().chain(&["mempool", "port"]) {
         command.arg(format!("--package=pollux-{package}"));

@@ -10,6 +10,9 @@ use crate::interrupt;
 /// What a task answers: nothing, or one line that says what failed.
 pub(crate) type Outcome<T = ()> = Result<T, String>;
 
+/// What we build for.
+pub(crate) const TARGET: &str = "x86_64-unknown-linux-gnu";
+
 /// The top of the workspace.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_path_buf).unwrap_or_default()

@@ -9,8 +9,7 @@ use serde::Deserialize;
 
 use super::table::{Program, Witness};
 use super::tree;
-use crate::check::TARGET;
-use crate::run::{Outcome, output, target_dir};
+use crate::run::{Outcome, TARGET, output, target_dir};
 use crate::trial::{self, End};
 
 /// Whose tests are tried: all that stand on the driver and can be run by anyone.
