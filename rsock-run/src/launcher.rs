@@ -70,6 +70,14 @@ struct Caller {
     since: Instant,
 }
 
+/// A call that asks for the names of a connection, whose other end may be about to say that it made it.
+#[derive(Debug)]
+struct Asked {
+    client: Token,
+    ends: Ends,
+    since: Instant,
+}
+
 /// A connection and its addresses of the kernel's, as the program's socket has them.
 #[derive(Debug)]
 struct Connection {
@@ -95,6 +103,7 @@ pub(crate) struct Launcher {
     /// Some wait at the control socket, or at the inlets, for room or for descriptors: there is no more news of them.
     callers_wait: bool,
     strangers_wait: bool,
+    asked: Vec<Asked>,
     connecting: Vec<Connecting>,
     listeners: Listeners,
     connections: HashMap<Token, Connection>,
@@ -141,6 +150,7 @@ impl Launcher {
             callers: HashMap::new(),
             callers_wait: false,
             strangers_wait: false,
+            asked: Vec::new(),
             connecting: Vec::new(),
             listeners: Listeners::default(),
             connections: HashMap::new(),
@@ -161,6 +171,7 @@ impl Launcher {
             let now = Instant::now();
             let spins = now.duration_since(moved) < self.spin;
             let mut any = self.hear(if spins { Duration::ZERO } else { nap });
+            self.answer_asked();
             any |= self.copy();
             let now = Instant::now();
             if now.duration_since(accepted) >= ACCEPT {
@@ -284,6 +295,7 @@ impl Launcher {
                 }
                 Said::Gone => {
                     self.connecting.retain(|connecting| connecting.client != token);
+                    self.asked.retain(|asked| asked.client != token);
                     let gone = self.callers.remove(&token);
                     self.take_back(gone.and_then(|gone| gone.offer));
                     return;
@@ -330,11 +342,41 @@ impl Launcher {
                 Some(meant) => Answer::Names(meant, None),
                 None => Answer::Kernel,
             },
-            Request::Names(own, Some(peer)) => match self.names.connection((own, peer)) {
-                Some((own, peer)) => Answer::Names(own, Some(peer)),
-                None => Answer::Kernel,
-            },
+            Request::Names(own, Some(peer)) => {
+                let asked = Asked { client: token, ends: (own, peer), since: Instant::now() };
+                if self.may_be_named(&asked) {
+                    self.asked.push(asked);
+                    return None;
+                }
+                self.names_of(asked.ends)
+            }
         })
+    }
+
+    fn names_of(&self, ends: Ends) -> Answer {
+        match self.names.connection(ends) {
+            Some((own, peer)) => Answer::Names(own, Some(peer)),
+            None => Answer::Kernel,
+        }
+    }
+
+    /// Whether a connection may be one that a program under this launcher makes: it is there before that can say so.
+    fn may_be_named(&self, asked: &Asked) -> bool {
+        let is_there = |offer: &Offer| matches!(offer, Offer::Own { socket, .. } if *socket == asked.ends.0);
+        self.names.connection(asked.ends).is_none()
+            && asked.since.elapsed() < INLET
+            && self.callers.values().any(|caller| caller.offer.as_ref().is_some_and(is_there))
+    }
+
+    /// Answers those for whom there is nothing more to wait for.
+    fn answer_asked(&mut self) {
+        for asked in std::mem::take(&mut self.asked) {
+            if self.may_be_named(&asked) {
+                self.asked.push(asked);
+            } else {
+                self.tell(asked.client, &self.names_of(asked.ends));
+            }
+        }
     }
 
     /// The program listens at an address of the kernel's.

@@ -368,6 +368,39 @@ except ConnectionRefusedError: print('refused')
     assert_eq!(said, "True\nrefused\n");
 }
 
+/// Who accepts a connection of a program under the same launcher may do so before that has said that it made it: a library that rests between
+/// the two, and one that never says so.
+#[test]
+fn who_connects_under_the_same_launcher_is_named_though_late() {
+    if !require(&[Need::TcpPrograms]) {
+        return;
+    }
+    let program = "
+import struct, threading
+def packet(kind, first, second=None):
+    def at(a): return bytes(19) if a is None else b'\\4' + socket.inet_aton(a[0]) + bytes(12) + struct.pack('>H', a[1])
+    return bytes([kind]) + bytes(4) + at(first) + at(second)
+def offered():
+    call = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); call.connect(os.environ['RSOCK_RUN'])
+    call.send(packet(4, None, ('10.9.0.1', port))); answer = call.recv(64)
+    assert answer[0] == 13, answer
+    c = socket.create_connection((socket.inet_ntoa(answer[6:10]), *struct.unpack('>H', answer[22:24])))
+    return call, c
+def later(act):
+    def body(): time.sleep(0.3); act()
+    threading.Thread(target=body).start()
+s = listen('10.9.0.1')
+for is_said in True, False:
+    call, c = offered()
+    own = c.getsockname()
+    later(lambda: call.send(packet(5, own)) if is_said else call.close())
+    begin = time.time(); d, peer = s.accept()
+    print(peer == ('10.9.0.1' if is_said else '127.0.0.1', own[1]), 0.2 < time.time() - begin < 4)
+";
+    let said = must(Bed::new().python(End::Server, &format!("{HEAD}{program}"), &[&free_port()]));
+    assert_eq!(said, "True True\nTrue True\n");
+}
+
 /// SIGKILL of a program ends its connections, and its launcher with the status for it.
 #[test]
 fn a_program_that_is_killed_leaves_no_connection() {
