@@ -7,10 +7,11 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::run::{Outcome, TARGET};
+use crate::run::{Outcome, TARGET, root};
 
-/// Those of `cargo test --workspace` that end much sooner so. What measures time is not among them.
-const WAITING: &[&str] = &["kernel", "programs", "rdma", "traffic"];
+/// Those of `cargo test --workspace` that end much sooner so, by their packages' folders. What measures time is not among them.
+const WAITING: &[(&str, &str)] =
+    &[("apps", "rdma"), ("mlx5-run", "programs"), ("tests", "kernel"), ("tests", "traffic")];
 /// Their threads.
 const THREADS: &str = "4";
 
@@ -32,16 +33,19 @@ pub(crate) fn runner() -> Outcome<String> {
 pub(crate) fn start(args: &Args) -> Outcome {
     let mut command = Command::new(&args.program);
     command.args(&args.arguments);
-    if waits(&args.program) {
+    let folder = std::env::current_dir().map_err(|why| format!("cannot tell the folder: {why}"))?;
+    if waits(&folder, &args.program) {
         command.env("RUST_TEST_THREADS", THREADS);
     }
     Err(format!("cannot start {}: {}", args.program.display(), command.exec()))
 }
 
-/// By the name that cargo gave it, with a hash behind.
-fn waits(program: &Path) -> bool {
+/// By the folder that cargo starts it in, and the name that cargo gave it, with a hash behind.
+fn waits(folder: &Path, program: &Path) -> bool {
     let name = program.file_name().and_then(|name| name.to_str()).and_then(|name| name.rsplit_once('-'));
-    name.is_some_and(|(name, _)| WAITING.contains(&name))
+    name.is_some_and(|(name, _)| {
+        WAITING.iter().any(|(package, program)| folder == root().join(package) && name == *program)
+    })
 }
 
 #[cfg(test)]
@@ -49,14 +53,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_known_by_its_name() {
-        for (path, is_one) in [
-            ("target/debug/deps/rdma-0123", true),
-            ("deps/rdma_loss-0123", false),
-            ("rdma", false),
-            ("a/run-1", false),
+    fn a_program_is_known_by_its_package_and_name() {
+        for (folder, program, is_one) in [
+            ("apps", "target/debug/deps/rdma-0123", true),
+            ("pmd-mlx", "target/debug/deps/rdma-0123", false),
+            ("apps", "deps/rdma_loss-0123", false),
+            ("apps", "rdma", false),
         ] {
-            assert_eq!(waits(Path::new(path)), is_one, "{path}");
+            assert_eq!(waits(&root().join(folder), Path::new(program)), is_one, "{folder} {program}");
         }
     }
 }
