@@ -11,7 +11,7 @@ use crate::run::{Outcome, TARGET, root};
 
 /// Those of `cargo test --workspace` that end much sooner so, by their packages' folders. What measures time is not among them.
 const WAITING: &[(&str, &str)] =
-    &[("apps", "rdma"), ("mlx5-run", "programs"), ("tests", "kernel"), ("tests", "traffic")];
+    &[("apps", "rdma"), ("mlx5-run", "programs"), ("port-soft", "kernel"), ("tests", "traffic")];
 /// Their threads.
 const THREADS: &str = "4";
 
@@ -51,6 +51,15 @@ fn waits(folder: &Path, program: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn those_that_wait_are_there() {
+        for (package, program) in WAITING {
+            let tests = root().join(package).join("tests");
+            let places = [tests.join(format!("{program}.rs")), tests.join(program).join("main.rs")];
+            assert!(places.iter().any(|place| place.exists()), "{package} has no tests called {program}");
+        }
+    }
 
     #[test]
     fn a_program_is_known_by_its_package_and_name() {
