@@ -2,26 +2,27 @@
 //! packages, made page by page.
 
 use std::fs;
+use std::path::Path;
 
 use crate::outside;
-use crate::run::{Outcome, cargo, must, profiles, release_dir, root, target_dir};
+use crate::run::{Outcome, cargo, must, root, target_dir};
 
 /// Formats, lints, builds and runs them; none has more lines than it may.
 pub(crate) fn examples() -> Outcome {
     let folder = root().join("examples");
-    // What is of the registry is checked and built there already.
-    let profiles = profiles()?;
-    let here = |args: &[&str]| {
+    let target = target_dir().join("examples");
+    let here = |args: &[&str], target: &Path| {
         let mut command = cargo(args);
-        command.current_dir(&folder).env("CARGO_TARGET_DIR", target_dir()).envs(profiles.clone());
+        command.current_dir(&folder).env("CARGO_TARGET_DIR", target);
         command
     };
-    must(&mut here(&["fmt", "--all", "--check"]))?;
-    must(&mut here(&["clippy", "--locked", "--all-targets", "--", "-D", "warnings"]))?;
+    must(&mut here(&["fmt", "--all", "--check"], &target))?;
+    // There others' crates are checked already.
+    must(&mut here(&["clippy", "--locked", "--all-targets", "--", "-D", "warnings"], &target_dir()))?;
     // With the tests at once: these alone ask for more features, and all would be built twice.
-    must(&mut here(&["build", "--release", "--locked", "--all-targets"]))?;
-    must(&mut here(&["test", "--release", "--locked"]))?;
-    outside::outside(&profiles)?;
+    must(&mut here(&["build", "--release", "--locked", "--all-targets"], &target))?;
+    must(&mut here(&["test", "--release", "--locked"], &target))?;
+    outside::outside(&target)?;
     let mut long = Vec::new();
     for (name, most) in LINES {
         let lines = lines(name)?;
@@ -34,7 +35,7 @@ pub(crate) fn examples() -> Outcome {
         return Err(format!("examples: longer than they may be: {}", long.join(", ")));
     }
     let tests = ["test", "--workspace", "--test=examples", "--test=guide"];
-    must(cargo(&tests).env("POLLUX_EXAMPLES", release_dir()).envs(profiles))
+    must(cargo(&tests).env("POLLUX_EXAMPLES", target.join("release")))
 }
 
 /// The most lines of each, without blanks and comments.

@@ -7,22 +7,21 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::run::{Outcome, cargo, output, root, target_dir};
+use crate::run::{Outcome, cargo, output, root};
 
 /// What is taken of `apps/`, as it stands.
 const TAKEN: [&str; 2] = ["src/bin/skeleton/main.rs", "src/bin/skeleton/forward.rs"];
 
-/// Builds the program, with these profiles, and runs it for half a second.
-pub(crate) fn outside(profiles: &[(String, String)]) -> Outcome {
+/// Builds the program into `target` and runs it for half a second.
+pub(crate) fn outside(target: &Path) -> Outcome {
     let place = Place::make()?;
     place.put("Cargo.toml", &manifest(&read("README.md")?)?)?;
     place.put("Cargo.lock", &read("Cargo.lock")?)?;
     for file in TAKEN {
         place.put(file, &read(&format!("apps/{file}"))?)?;
     }
-    let mut run = place.cargo(&["run", "--release", "--bin", "skeleton", "--", "-l", "0"]);
+    let mut run = place.cargo(target, &["run", "--release", "--bin", "skeleton", "--", "-l", "0"]);
     run.args(["--vdev", "net_null0", "--vdev", "net_null1", "--", "--duration", "0.5", "--json"]);
-    run.envs(profiles.iter().cloned());
     let said = output(&mut run)?;
     let report: serde_json::Value = serde_json::from_str(said.lines().last().unwrap_or_default())
         .map_err(|why| format!("skeleton gave no report: {why}"))?;
@@ -68,10 +67,10 @@ impl Place {
             .map_err(|why| format!("cannot write {}: {why}", path.display()))
     }
 
-    /// Cargo there, without the network. What is built already is taken as it is.
-    fn cargo(&self, args: &[&str]) -> Command {
+    /// Cargo there, without the network. What it builds is kept for the next time.
+    fn cargo(&self, target: &Path, args: &[&str]) -> Command {
         let mut command = cargo(args);
-        command.current_dir(&self.0).env("CARGO_NET_OFFLINE", "true").env("CARGO_TARGET_DIR", target_dir());
+        command.current_dir(&self.0).env("CARGO_NET_OFFLINE", "true").env("CARGO_TARGET_DIR", target);
         command
     }
 }

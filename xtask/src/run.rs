@@ -36,32 +36,6 @@ pub(crate) fn cargo(args: &[&str]) -> Command {
     command
 }
 
-/// The profiles of the workspace, as variables for cargo in another: what both take from the registry is built once.
-pub(crate) fn profiles() -> Outcome<Vec<(String, String)>> {
-    let path = root().join("Cargo.toml");
-    let text =
-        std::fs::read_to_string(&path).map_err(|why| format!("cannot read {}: {why}", path.display()))?;
-    let manifest: toml::Table = text.parse().map_err(|why| format!("{}: {why}", path.display()))?;
-    Ok(settings_of(&manifest))
-}
-
-fn settings_of(manifest: &toml::Table) -> Vec<(String, String)> {
-    let profiles = manifest.get("profile").and_then(toml::Value::as_table);
-    let profiles =
-        profiles.into_iter().flatten().filter_map(|(name, profile)| Some((name, profile.as_table()?)));
-    let settings =
-        profiles.flat_map(|(name, profile)| profile.iter().map(move |(key, value)| (name, key, value)));
-    // Those of single packages have no variables.
-    let settings = settings.filter(|(.., value)| !value.is_table());
-    let variable =
-        |profile: &str, key: &str| format!("CARGO_PROFILE_{profile}_{key}").to_uppercase().replace('-', "_");
-    settings
-        .map(|(profile, key, value)| {
-            (variable(profile, key), value.as_str().map_or_else(|| value.to_string(), str::to_owned))
-        })
-        .collect()
-}
-
 /// Builds programs as README.md does: for the whole workspace, whichever is wanted. A package alone has other features, and would be built
 /// anew with all that it needs.
 pub(crate) fn build(programs: &[&str]) -> Outcome {
@@ -124,17 +98,4 @@ pub(crate) fn shown(command: &Command) -> String {
         .map(|word| word.to_string_lossy().into_owned())
         .collect::<Vec<_>>()
         .join(" ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn profiles_are_told_by_variables() {
-        let text = "[profile.dev]\nopt-level = 1\ndebug = \"line-tables-only\"\n[profile.dev.package]\npollux.opt-level = 0\n";
-        let told = settings_of(&text.parse().expect("TOML"));
-        let told: Vec<String> = told.iter().map(|(variable, value)| format!("{variable}={value}")).collect();
-        assert_eq!(told, ["CARGO_PROFILE_DEV_DEBUG=line-tables-only", "CARGO_PROFILE_DEV_OPT_LEVEL=1"]);
-    }
 }
