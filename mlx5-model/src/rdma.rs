@@ -32,6 +32,7 @@ use pollux_wire::roce::operation::{self, Class};
 
 use crate::completion::Completions;
 use crate::device::bus::Bus;
+use crate::device::ring::send::Came;
 use crate::device::table::Table;
 use crate::device::violation::Violation;
 use crate::event::Events;
@@ -268,7 +269,7 @@ impl Rdma {
         bus: &Bus<'_>,
         number: u32,
         value: [u8; 8],
-        exact: bool,
+        came: Came,
         strict: bool,
         bytes: &[u8],
     ) -> Result<(), Violation> {
@@ -277,7 +278,7 @@ impl Rdma {
             return Err(Violation::NotReady { queue: number });
         }
         let Some(ring) = &mut pair.send else { return Err(Violation::NotReady { queue: number }) };
-        ring.rung(bus, number, value, exact, strict, bytes)?;
+        ring.rung(bus, number, value, came, strict, bytes)?;
         self.wake(number);
         Ok(())
     }

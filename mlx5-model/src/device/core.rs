@@ -13,6 +13,7 @@ use super::bus::Bus;
 use super::function::Function;
 use super::lent::Lent;
 use super::object::{Tis, Umem};
+use super::ring::send::Came;
 use super::table::Table;
 use super::tap::Tap;
 use super::uar::{FIRST_UAR, UARS};
@@ -211,7 +212,7 @@ impl Core {
                     if let Some(seen) = bus.fast_path {
                         seen.ring(number, offset, &value);
                     }
-                    self.ring_send(bus, number, value, false, &[]);
+                    self.ring_send(bus, number, value, Came::Found, &[]);
                     self.catch_up_sends(bus, number, u32::from_be_bytes([0, value[4], value[5], value[6]]));
                     some = true;
                 }
@@ -251,16 +252,15 @@ impl Core {
         {
             let is_taken = bar.take64(page, offset).is_none();
             let blue_flame = bytes.len() >= BLOCK_BYTES;
-            // A command of another thread looks at the registers, and may have found it, counted it and read its record before it was told of.
-            let is_done = is_taken && self.found.take() == Some((page, offset, *value));
-            if blue_flame || !is_done {
+            // A command of another thread looks at the registers, and may have found it before it was told of.
+            let was_found = is_taken && self.found.take() == Some((page, offset, *value));
+            if blue_flame || !was_found {
                 bus.ledger
                     .add(if blue_flame { Crossing::BlueFlame } else { Crossing::Doorbell }, bytes.len());
             }
             self.take_turns(bus, number, offset, *value, blue_flame);
-            if blue_flame || !is_done {
-                self.ring_send(bus, number, *value, true, if blue_flame { bytes } else { &[] });
-            }
+            let came = if was_found { Came::SeenLate } else { Came::Seen };
+            self.ring_send(bus, number, *value, came, if blue_flame { bytes } else { &[] });
         } else if offset > uar::BLUE_FLAME && bytes.len() == BLOCK_BYTES {
             // More of an entry that is copied block by block.
             bus.ledger.add(Crossing::BlueFlame, bytes.len());
@@ -311,11 +311,11 @@ impl Core {
         }
     }
 
-    fn ring_send(&mut self, bus: &mut Bus<'_>, page: u32, value: [u8; 8], exact: bool, bytes: &[u8]) {
+    fn ring_send(&mut self, bus: &mut Bus<'_>, page: u32, value: [u8; 8], came: Came, bytes: &[u8]) {
         let number = u32::from_be_bytes([0, value[4], value[5], value[6]]);
         let strict = self.strict;
         if self.rdma.pairs.get(number).is_some_and(|pair| pair.uar == page) {
-            if let Err(violation) = self.rdma.doorbell(bus, number, value, exact, strict, bytes) {
+            if let Err(violation) = self.rdma.doorbell(bus, number, value, came, strict, bytes) {
                 self.violations.note(violation);
                 self.with_rdma(bus, |rdma, around| rdma.break_down(around, number));
             }
@@ -327,7 +327,7 @@ impl Core {
             return;
         };
         let mut around = send::Around { bus, keys, completions, events, port, tunnels, steering };
-        if let Err(violation) = queue.doorbell(&mut around, value, exact, self.strict, bytes) {
+        if let Err(violation) = queue.doorbell(&mut around, value, came, self.strict, bytes) {
             violations.note(violation);
             queue.break_down(&mut around);
         }

@@ -3,7 +3,7 @@
 use super::Around;
 use super::pace::Pace;
 use super::parse::Parsing;
-use crate::device::ring::send::SendRing;
+use crate::device::ring::send::{Came, SendRing};
 use crate::device::state::State;
 use crate::device::violation::Violation;
 use crate::hairpin::Egress;
@@ -140,13 +140,13 @@ impl Queue {
         &mut self,
         around: &mut Around<'_, '_>,
         value: [u8; 8],
-        exact: bool,
+        came: Came,
         strict: bool,
         bytes: &[u8],
     ) -> Result<(), Violation> {
         if self.state == State::Reset {
             return Err(Violation::NotReady { queue: self.number });
         }
-        self.ring.rung(around.bus, self.number, value, exact, strict, bytes)
+        self.ring.rung(around.bus, self.number, value, came, strict, bytes)
     }
 }

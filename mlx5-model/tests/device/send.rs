@@ -590,7 +590,24 @@ fn a_doorbell_that_a_command_found_is_counted_once() {
         assert!(cq.poll(&rig).is_some(), "round {round}");
         let spent = rig.device.ledger().total() - before;
         assert_eq!(spent.of(Crossing::Doorbell).bytes, 8, "round {round}");
+        assert_eq!(spent.of(Crossing::DoorbellRecord).bytes, 4, "round {round}");
     }
+}
+
+/// It is held to the rules all the same.
+#[test]
+fn a_doorbell_that_a_command_found_must_be_as_its_record() {
+    let (rig, _cq, mut sq) = rig();
+    sq.write(&rig, send::SEND, &plain(&rig, &frame(64, 0)), Completion::Always);
+    let value = sq.last();
+    sq.write(&rig, send::SEND, &plain(&rig, &frame(64, 1)), Completion::Always);
+    // Of both, where the doorbell is of the first.
+    sq.write_record(&rig);
+    rig.store_quietly(uar::BLUE_FLAME, value);
+    rig.must(op::ALLOC_PD, 0, &mut [0; 16], 16);
+    assert_eq!(rig.device.violations().1, 0, "software may be further");
+    rig.device.doorbell_store(rig.uar, uar::BLUE_FLAME, &value);
+    assert_eq!(rig.device.violations().1, 1, "it was not, as it rang");
 }
 
 #[test]

@@ -9,6 +9,17 @@ use crate::device::bus::Bus;
 use crate::device::violation::Violation;
 use crate::memory::Unreachable;
 
+/// How a doorbell came to the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Came {
+    /// It was seen as it was made: the record says the very same.
+    Seen,
+    /// The same of one that a command of another thread had found before: its record was read and counted then.
+    SeenLate,
+    /// It was found in the register: software may be further already.
+    Found,
+}
+
 /// The ring of send entries.
 #[derive(Debug)]
 pub(crate) struct SendRing {
@@ -152,19 +163,21 @@ impl SendRing {
     }
 
     /// A doorbell of queue `number`: `value` must be the head of the last entry posted, and the record must have been written
-    /// before. With `exact` it was rung just now, so the record says the very same; without, software may be further already.
-    /// Without `strict` it only says that there is work. `bytes` is all that was stored: with BlueFlame, the entry itself.
+    /// before. Without `strict` it only says that there is work. `bytes` is all that was stored: with BlueFlame, the entry itself.
     pub(crate) fn rung(
         &mut self,
         bus: &Bus<'_>,
         number: u32,
         value: [u8; 8],
-        exact: bool,
+        came: Came,
         strict: bool,
         bytes: &[u8],
     ) -> Result<(), Violation> {
         let unreachable = |_| Violation::Record { queue: number };
-        let record = bus.record(self.record).map_err(unreachable)? as u16;
+        let exact = came != Came::Found;
+        let record =
+            if came == Came::SeenLate { bus.host.load32(self.record) } else { bus.record(self.record) };
+        let record = record.map_err(unreachable)? as u16;
         let [opmod_idx_opcode, qpn_ds]: [U32; 2] = zerocopy::transmute!(value);
         let control = Control { opmod_idx_opcode, qpn_ds, ..Control::default() };
         let all = 1_u16 << self.log_blocks;
