@@ -9,6 +9,8 @@
 //!   Connected  the socket's address then                 Done
 //!   Names    the socket's addresses                      Names: those to tell the program | Kernel
 //! ```
+//!
+//! The answers to `Connect` and `Names` may come later: once a peer has answered, and once who was told to connect there has said `Connected`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

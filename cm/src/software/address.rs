@@ -45,14 +45,14 @@ impl Software {
         port: u16,
     ) -> Result<u16, CmError> {
         let ids = &self.ids;
-        let shares =
+        let reuses =
             |id: &u64| ids.get(id).is_some_and(|it| it.options.reuse_address && it.stage != Stage::Listening);
         let only = ids.get(&id).is_some_and(|record| record.options.own_family_only);
-        let is_free = |other: &u64| {
-            shares(&id) && shares(other)
+        let shares = |other: &u64| {
+            reuses(&id) && reuses(other)
                 || !ids.get(other).is_some_and(|other| collides(other, address, only))
         };
-        let taken = self.held.take(space, port, id, is_free);
+        let taken = self.held.take(space, port, id, shares);
         taken.ok_or(CmError::PortInUse { space, port })
     }
 
