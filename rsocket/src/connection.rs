@@ -11,8 +11,8 @@ use std::sync::{Arc, Weak};
 
 use pollux_cm::Id;
 use pollux_verbs::{
-    Access, Buf, CompletionChannel, Cq, CqOptions, Mr, Pd, PostError, Qp, QpKind, QpOptions, VerbsError,
-    WcStatus,
+    Access, Buf, CompletionChannel, Cq, CqOptions, Mr, Pd, PostError, Provider, Qp, QpKind, QpOptions,
+    VerbsError, WcStatus,
 };
 
 use crate::error::RsError;
@@ -39,6 +39,7 @@ pub(crate) struct Parts {
     sends: Mr,
     sizes: Sizes,
     maps: u16,
+    provider: Provider,
 }
 
 impl Parts {
@@ -72,6 +73,7 @@ impl Parts {
             pd,
             sizes,
             maps: options.maps,
+            provider: context.provider(),
         };
         receive(&mut parts.qp, receives)?;
         Ok(parts)
@@ -148,6 +150,10 @@ impl Connection {
 
     pub(crate) fn channel(&self) -> &CompletionChannel {
         &self.parts.channel
+    }
+
+    pub(crate) fn provider(&self) -> Provider {
+        self.parts.provider
     }
 
     /// Why it failed, once.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pollux_cm::{ConnectionParameters, EventChannel, EventKind, Id, Manager, PortSpace};
-use pollux_verbs::{CompletionChannel, Errno, Mr};
+use pollux_verbs::{CompletionChannel, Errno, Mr, Provider};
 
 use crate::connection::{Connection, Parts};
 use crate::error::RsError;
@@ -243,6 +243,11 @@ impl End {
             Phase::Open(connection) => Some(connection),
             _ => None,
         }
+    }
+
+    /// The provider of the device that the connection has.
+    pub(crate) fn provider(&self) -> Option<Provider> {
+        self.connection().map(Connection::provider)
     }
 
     /// The connection is made, or will not be.

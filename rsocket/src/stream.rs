@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use pollux_cm::Manager;
+use pollux_verbs::Provider;
 
 use crate::end::{End, Readiness};
 use crate::error::RsError;
@@ -47,6 +48,10 @@ impl Source for Shared {
 
     fn sleepers(&self) -> Option<&Sleepers> {
         Some(&self.sleepers)
+    }
+
+    fn is_software(&self) -> bool {
+        self.lock().provider().is_some_and(Provider::is_software)
     }
 
     fn nap(&self) -> Duration {
@@ -193,6 +198,13 @@ impl RsStream {
     #[must_use]
     pub fn options(&self) -> RsOptions {
         self.0.lock().options
+    }
+
+    /// The provider of the device that it leads to, while there is a connection. Who calls again and again instead of waiting yields the
+    /// processor in between where the device is [software](Provider::is_software).
+    #[must_use]
+    pub fn provider(&self) -> Option<Provider> {
+        self.0.lock().provider()
     }
 
     /// The peer's address.

@@ -21,6 +21,10 @@ pub(crate) trait Source {
     fn disarm(&self) -> bool;
     /// Those who sleep until its event comes, if there can be several: there is one event for all.
     fn sleepers(&self) -> Option<&Sleepers>;
+    /// Whether what is waited for is done by threads of the kernel, which need a processor.
+    fn is_software(&self) -> bool {
+        false
+    }
     /// How long it may sleep.
     fn nap(&self) -> Duration;
 }
@@ -136,7 +140,11 @@ pub(crate) fn until<T>(
             return attempt();
         }
         if now.duration_since(begin) < spin {
-            std::hint::spin_loop();
+            if sources.iter().any(|source| source.is_software()) {
+                std::thread::yield_now();
+            } else {
+                std::hint::spin_loop();
+            }
             continue;
         }
         events.clear();

@@ -37,6 +37,13 @@ pub enum Provider {
 }
 
 impl Provider {
+    /// Whether threads of the kernel carry out what is posted. They need a processor of this machine: whoever polls for the outcome and gives
+    /// none away ([`std::thread::yield_now`]) may keep them from it.
+    #[must_use]
+    pub fn is_software(self) -> bool {
+        self == Self::Rxe
+    }
+
     /// The one of a device of the kernel's.
     ///
     /// # Errors

@@ -20,7 +20,7 @@ use pollux_config::CommandLine;
 use pollux_rsocket::{RsMap, RsStream};
 
 use super::manager::run as run_program;
-use super::stream::{Bench, Ends, Run, SYNC, Stream, StreamOptions, TRIES, Test, ended};
+use super::stream::{Bench, Ends, Run, SYNC, Stream, StreamOptions, Test, ended, turn};
 use crate::rdma::Failure;
 
 /// The program's name.
@@ -137,11 +137,11 @@ fn send(
 /// Waits for the marker.
 fn receive(bench: &mut Bench<'_>, Mapped { direct, map }: &Mapped, marker: u8) -> Result<(), Failure> {
     let last = map.bytes() - 1;
-    let mut tries = 0_u32;
+    let (turn, mut tries) = (turn(direct), 0_u32);
     while map.load8(last) != marker {
         std::hint::spin_loop();
         tries = tries.wrapping_add(1);
-        if !tries.is_multiple_of(TRIES) {
+        if !tries.is_multiple_of(turn) {
             continue;
         }
         bench.look()?;

@@ -14,6 +14,7 @@ use pollux_bringup::program::{say, tell};
 use pollux_cm::Manager;
 use pollux_eal::LcoreContext;
 use pollux_rsocket::{PollEntry, RsListener, RsOptions, RsStream, poll};
+use pollux_verbs::Provider;
 
 use super::address::Format;
 use super::table::{count_of, count_text, size_text};
@@ -185,6 +186,11 @@ fn sizes(all: bool) -> Vec<usize> {
         [Some((size, matches!(power, 6 | 12 | 16 | 20))), (power > 6).then_some((size + size / 2, false))]
     });
     powers.flatten().filter(|(_, usual)| *usual || all).map(|(size, _)| size).collect()
+}
+
+/// After how many attempts that fail others have a turn: at once where they do what is waited for.
+pub fn turn(stream: &RsStream) -> u32 {
+    if stream.provider().is_some_and(Provider::is_software) { 1 } else { TRIES }
 }
 
 /// A connection, over RDMA or TCP.
@@ -458,6 +464,10 @@ impl<'a> Bench<'a> {
         is_sent: bool,
         mut part: impl FnMut(&mut Stream, usize) -> io::Result<usize>,
     ) -> Result<(), Failure> {
+        let turn = match stream {
+            Stream::Rdma(stream) => turn(stream),
+            Stream::Tcp(_) => TRIES,
+        };
         let (mut done, mut tries) = (0, 0_u32);
         while done < bytes {
             match part(stream, done) {
@@ -469,7 +479,7 @@ impl<'a> Bench<'a> {
                         Stream::Rdma(stream) if self.blocks || self.polls => {
                             self.wait(&mut [PollEntry::stream(stream, !is_sent, is_sent)])?;
                         }
-                        _ if tries.is_multiple_of(TRIES) => {
+                        _ if tries.is_multiple_of(turn) => {
                             self.look()?;
                             std::thread::yield_now();
                         }

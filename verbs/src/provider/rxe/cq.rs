@@ -1,6 +1,6 @@
 //! Completion queues of rxe.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pollux_uverbs::cq::CqRequest;
@@ -37,7 +37,7 @@ pub(crate) struct CqCore {
     rxe: Rxe,
     handle: CqHandle,
     /// Queue pairs by their numbers.
-    pairs: Mutex<HashMap<u32, Posted>>,
+    pairs: Mutex<BTreeMap<u32, Posted>>,
 }
 
 impl CqCore {

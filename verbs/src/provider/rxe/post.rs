@@ -8,7 +8,7 @@ use pollux_uverbs::abi::flags::DeviceCaps;
 use super::abi::{Atomic, Bind, Datagram, Remote, Sge, flag, opcode};
 use super::qp::Qp;
 use super::track::Track;
-use super::written::Request;
+use super::written::{Request, Written};
 use crate::mr::{Held, Piece};
 
 /// Sends that go to the kernel together. Dropped, it posts nothing, and what it was given goes home.
@@ -31,6 +31,32 @@ impl Qp {
         self.written.forget();
         Batch { qp: self }
     }
+
+    /// Writes the open request into the queue; the kernel does not see it yet.
+    fn close(&mut self) -> Result<(), PostError> {
+        let Self { send_queue: queue, written, .. } = self;
+        let Written { open: Some(request), closed, .. } = &mut **written else { return Ok(()) };
+        if request.lacks {
+            return Err(PostError::Incomplete("a datagram without an address"));
+        }
+        let count = closed.len() as u32;
+        let track = locked(&self.sends);
+        let (producer, consumer) = (queue.producer(), queue.consumer());
+        let is_full =
+            queue.between(consumer, producer) + count >= queue.capacity() || track.room() <= count as usize;
+        let number = track.next() + u64::from(count);
+        drop(track);
+        if is_full {
+            return Err(PostError::Full);
+        }
+        let (index, mut at) = (queue.after(producer, count), 0);
+        for part in request.encode(number)? {
+            queue.write(index, at, part);
+            at += part.len();
+        }
+        written.close();
+        Ok(())
+    }
 }
 
 impl Batch<'_> {
@@ -50,8 +76,9 @@ impl Batch<'_> {
         }
         let kind = self.qp.kind;
         let flags = if self.qp.all_signalled { flag::SIGNALED } else { 0 };
-        let request = Request { lacks: kind == Kind::Ud, ..Request::new(id, opcode, flags) };
-        Some(self.qp.written.open.insert(request))
+        let request = self.qp.written.begin(id, opcode, flags);
+        request.lacks = kind == Kind::Ud;
+        Some(request)
     }
 
     /// An operation of connected transports.
@@ -271,29 +298,10 @@ impl Batch<'_> {
         request.sges.push(sge);
     }
 
-    /// Writes the open request into the queue; the kernel does not see it yet.
     fn close(&mut self) {
-        let Some(mut request) = self.qp.written.open.take() else { return };
-        if request.lacks {
-            return self.fail(PostError::Incomplete("a datagram without an address"));
+        if let Err(error) = self.qp.close() {
+            self.fail(error);
         }
-        let queue = &self.qp.send_queue;
-        let count = self.qp.written.closed.len() as u32;
-        let track = locked(&self.qp.sends);
-        let (producer, consumer) = (queue.producer(), queue.consumer());
-        let is_full =
-            queue.between(consumer, producer) + count >= queue.capacity() || track.room() <= count as usize;
-        let number = track.next() + u64::from(count);
-        drop(track);
-        if is_full {
-            return self.fail(PostError::Full);
-        }
-        let whole = match request.encode(number) {
-            Ok(whole) => whole,
-            Err(error) => return self.fail(error),
-        };
-        queue.write(queue.after(producer, count), &whole);
-        self.qp.written.closed.push(request.note);
     }
 
     pub(crate) fn count(&self) -> u32 {

@@ -15,7 +15,7 @@ use super::cq::{self, CqCore, Posted};
 use super::queue::Queue;
 use super::receive::{Notes, Receives, Target};
 use super::srq::SrqCore;
-use super::track::Track;
+use super::track::{Note, Track};
 use super::written::Written;
 use crate::VerbsError;
 use crate::options::{QpOptions, QpSizes};
@@ -38,6 +38,7 @@ pub(crate) struct Qp {
     pub(super) sends: Arc<Mutex<Track>>,
     pub(super) written: Box<Written>,
     receives: Option<Arc<Mutex<Track>>>,
+    waiting: Vec<Note>,
     linked: Option<Linked>,
     send_cq: Arc<CqCore>,
     recv_cq: Arc<CqCore>,
@@ -137,6 +138,7 @@ impl Rxe {
             sends,
             written: Box::default(),
             receives,
+            waiting: Vec::new(),
             linked: None,
             send_cq: Arc::clone(send_cq),
             recv_cq: Arc::clone(recv_cq),
@@ -191,6 +193,7 @@ impl Qp {
             notes: Notes::InOrder(track),
             keys: &mut self.keys,
             pieces: self.room.recv_pieces,
+            waiting: &mut self.waiting,
         };
         Some(Receives::new(target, refused))
     }

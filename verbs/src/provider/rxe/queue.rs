@@ -105,19 +105,26 @@ impl Queue {
         self.page.base().as_ptr().wrapping_add(at).cast()
     }
 
-    /// Writes the front of an entry, in whole words; what is behind it stays.
+    /// Writes a part of an entry, from a word's beginning on and in whole words; the rest stays.
     ///
     /// # Panics
-    /// When it is longer than an entry.
-    pub(super) fn write(&self, index: u32, bytes: &[u8]) {
-        assert!(bytes.len() <= self.entry_bytes(), "an entry of {} bytes", self.entry_bytes());
-        let to = self.words(index);
-        for (place, chunk) in bytes.chunks(8).enumerate() {
+    /// When it is not in the entry.
+    pub(super) fn write(&self, index: u32, at: usize, bytes: &[u8]) {
+        let fits = at.is_multiple_of(8) && at + bytes.len() <= self.entry_bytes();
+        assert!(fits, "{} bytes at {at} of an entry of {}", bytes.len(), self.entry_bytes());
+        let to = self.words(index).wrapping_add(at / 8);
+        // SAFETY: below the entry's end, since entries are whole words; the entry lies in the page (`map`) and is ours until
+        // the producer's index passes it, and the kernel may be believed no more than that.
+        let put = |place, word| unsafe { to.add(place).write_volatile(u64::from_ne_bytes(word)) };
+        // In words of a known length: else each is a call.
+        let (words, rest) = bytes.as_chunks::<8>();
+        for (place, word) in words.iter().enumerate() {
+            put(place, *word);
+        }
+        if !rest.is_empty() {
             let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            // SAFETY: below the entry's end, since entries are whole words; the entry lies in the page (`map`) and is ours until
-            // the producer's index passes it, and the kernel may be believed no more than that.
-            unsafe { to.add(place).write_volatile(u64::from_ne_bytes(word)) };
+            word[..rest.len()].copy_from_slice(rest);
+            put(words.len(), word);
         }
     }
 
@@ -128,9 +135,9 @@ impl Queue {
     pub(super) fn read(&self, index: u32, bytes: &mut [u8]) {
         assert!(bytes.len() <= self.entry_bytes() && bytes.len().is_multiple_of(8));
         let from = self.words(index);
-        for (place, chunk) in bytes.chunks_exact_mut(8).enumerate() {
+        for (place, word) in bytes.as_chunks_mut::<8>().0.iter_mut().enumerate() {
             // SAFETY: as in `write`.
-            chunk.copy_from_slice(&unsafe { from.add(place).read_volatile() }.to_ne_bytes());
+            *word = unsafe { from.add(place).read_volatile() }.to_ne_bytes();
         }
     }
 }

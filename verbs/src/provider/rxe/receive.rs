@@ -1,5 +1,6 @@
 //! Receives, of a queue pair or of a shared queue: entries given to the kernel together, without a call.
 
+use std::mem::offset_of;
 use std::sync::{Mutex, PoisonError};
 
 use crate::provider::request::{PostError, Span, Use};
@@ -49,19 +50,25 @@ pub(super) struct Target<'q> {
     pub(super) keys: &'q mut Keys,
     /// Pieces of a receive.
     pub(super) pieces: u32,
+    /// Of entries that are written and not given to the kernel yet. It is empty.
+    pub(super) waiting: &'q mut Vec<Note>,
 }
 
 /// Receives that go to the kernel together. Dropped, it posts nothing, and what it was given goes home.
 pub(crate) struct Receives<'q> {
     target: Target<'q>,
-    /// Requests, with their pieces as the kernel knows them.
-    waiting: Vec<(Note, Vec<Sge>)>,
     failed: Option<PostError>,
 }
 
 impl std::fmt::Debug for Receives<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Receives").field("waiting", &self.waiting.len()).finish_non_exhaustive()
+        f.debug_struct("Receives").field("waiting", &self.target.waiting.len()).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Receives<'_> {
+    fn drop(&mut self) {
+        self.target.waiting.clear();
     }
 }
 
@@ -69,27 +76,48 @@ impl<'q> Receives<'q> {
     /// A list that is not posted if there is a reason by now: `refused`.
     pub(super) fn new(target: Target<'q>, refused: Option<PostError>) -> Self {
         target.keys.follow();
-        Self { target, waiting: Vec::new(), failed: refused }
+        let room = target.queue.entry_bytes() - size_of::<ReceiveEntry>();
+        let pieces = target.pieces.min((room / size_of::<Sge>()) as u32);
+        Self { target: Target { pieces, ..target }, failed: refused }
     }
 
     fn fail(&mut self, error: PostError) {
         self.failed.get_or_insert(error);
     }
 
-    fn add(&mut self, note: Note, sges: Vec<Sge>) {
-        let limit = self.target.pieces;
+    /// Where the next entry stands. `None`: it is not to be written.
+    fn place(&mut self) -> Option<u32> {
+        let Target { queue, notes, ref waiting, .. } = self.target;
         if self.failed.is_some() {
-            return;
+            return None;
         }
-        if sges.len() > limit as usize {
-            return self.fail(PostError::Pieces { limit });
+        let (producer, count) = (queue.producer(), waiting.len());
+        let used = queue.between(queue.consumer(), producer) as usize + count;
+        if used >= queue.capacity() as usize || notes.room() <= count {
+            self.fail(PostError::Full);
+            return None;
         }
-        let queue = self.target.queue;
-        let used = queue.between(queue.consumer(), queue.producer()) as usize + self.waiting.len();
-        if used >= queue.capacity() as usize || self.target.notes.room() <= self.waiting.len() {
-            return self.fail(PostError::Full);
+        Some(queue.after(producer, count as u32))
+    }
+
+    /// Writes a piece of an entry. Whether there is room for it.
+    fn write(&mut self, index: u32, piece: u32, span: Span) -> bool {
+        let limit = self.target.pieces;
+        if piece >= limit {
+            self.fail(PostError::Pieces { limit });
+            return false;
         }
-        self.waiting.push((note, sges));
+        let sge = Sge { addr: span.address, length: span.bytes, lkey: span.lkey };
+        let at = size_of::<ReceiveEntry>() + piece as usize * size_of::<Sge>();
+        self.target.queue.write(index, at, sge.as_bytes());
+        true
+    }
+
+    /// Writes the front of an entry, whose number comes last.
+    fn close(&mut self, index: u32, num_sge: u32, length: u32, note: Note) {
+        let dma = Dma { length, resid: length, num_sge, ..Dma::default() };
+        self.target.queue.write(index, 0, ReceiveEntry { dma, ..ReceiveEntry::default() }.as_bytes());
+        self.target.waiting.push(note);
     }
 
     pub(crate) fn piece(&mut self, id: u64, piece: Piece) {
@@ -97,16 +125,20 @@ impl<'q> Receives<'q> {
     }
 
     pub(crate) fn pieces(&mut self, id: u64, pieces: impl Iterator<Item = Piece>) {
+        let Some(index) = self.place() else { return };
         let mut note = Note { id, pieces: Vec::new() };
-        let mut sges = Vec::new();
+        let (mut count, mut length) = (0, 0_u32);
         for mut piece in pieces {
             let Some(span) = piece.span(self.target.keys, Use::Fill) else {
                 return self.fail(PostError::Memory);
             };
-            sges.push(Sge { addr: span.address, length: span.bytes, lkey: span.lkey });
+            if !self.write(index, count, span) {
+                return;
+            }
+            (count, length) = (count + 1, length.saturating_add(span.bytes));
             note.pieces.push(piece);
         }
-        self.add(note, sges);
+        self.close(index, count, length, note);
     }
 
     pub(crate) fn lasting(&mut self, id: u64, held: &Held) {
@@ -115,29 +147,26 @@ impl<'q> Receives<'q> {
 
     /// A receive into memory that the queue keeps.
     pub(super) fn span(&mut self, id: u64, span: Span) {
-        let sge = Sge { addr: span.address, length: span.bytes, lkey: span.lkey };
-        self.add(Note { id, pieces: Vec::new() }, vec![sge]);
+        let Some(index) = self.place() else { return };
+        if self.write(index, 0, span) {
+            self.close(index, 1, span.bytes, Note { id, pieces: Vec::new() });
+        }
     }
 
-    pub(crate) fn ring(mut self) -> Result<u32, PostError> {
+    pub(crate) fn ring(self) -> Result<u32, PostError> {
         if let Some(error) = self.failed {
             return Err(error);
         }
         let queue = self.target.queue;
         let mut producer = queue.producer();
-        let mut outcome = Ok(self.waiting.len() as u32);
-        for (note, sges) in self.waiting.drain(..) {
-            // `add` saw the room.
+        let mut outcome = Ok(self.target.waiting.len() as u32);
+        for note in self.target.waiting.drain(..) {
+            // `place` saw the room.
             let Some(number) = self.target.notes.keep(note) else {
                 outcome = Err(PostError::Full);
                 break;
             };
-            let length = sges.iter().map(|sge| sge.length).fold(0, u32::saturating_add);
-            let dma = Dma { length, resid: length, num_sge: sges.len() as u32, ..Dma::default() };
-            let entry = ReceiveEntry { wr_id: number | RECEIVE, dma, ..ReceiveEntry::default() };
-            let mut whole = entry.as_bytes().to_vec();
-            whole.extend_from_slice(sges.as_bytes());
-            queue.write(producer, &whole);
+            queue.write(producer, offset_of!(ReceiveEntry, wr_id), &(number | RECEIVE).to_ne_bytes());
             producer = queue.after(producer, 1);
         }
         // Those that are noted are the kernel's, and all become so at once.
@@ -147,6 +176,6 @@ impl<'q> Receives<'q> {
 
     /// Posts nothing, and gives back what the receives were given.
     pub(crate) fn abort(self, mut each: impl FnMut(Piece)) {
-        self.waiting.into_iter().flat_map(|(note, _)| note.pieces).for_each(&mut each);
+        self.target.waiting.drain(..).flat_map(|note| note.pieces).for_each(&mut each);
     }
 }

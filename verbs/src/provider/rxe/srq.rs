@@ -11,7 +11,7 @@ use super::Rxe;
 use super::abi::{CreateSrqAnswer, ReceiveEntry};
 use super::queue::Queue;
 use super::receive::{Notes, Receives, Target};
-use super::track::Places;
+use super::track::{Note, Places};
 use crate::VerbsError;
 use crate::options::SrqOptions;
 use crate::provider::QueueBase;
@@ -64,6 +64,7 @@ pub(crate) struct Poster {
     keys: Keys,
     receives: u32,
     pieces: u32,
+    waiting: Vec<Note>,
 }
 
 impl Rxe {
@@ -101,7 +102,14 @@ impl Rxe {
             kept: Mutex::new(Some(base.kept)),
         });
         let receives = made.max_wr.min(queue.capacity());
-        Ok(Poster { core, queue: Arc::new(queue), keys: base.keys, receives, pieces: made.max_sge })
+        Ok(Poster {
+            core,
+            queue: Arc::new(queue),
+            keys: base.keys,
+            receives,
+            pieces: made.max_sge,
+            waiting: Vec::new(),
+        })
     }
 }
 
@@ -125,6 +133,7 @@ impl Poster {
             notes: Notes::AnyOrder(&self.core.places),
             keys: &mut self.keys,
             pieces: self.pieces,
+            waiting: &mut self.waiting,
         };
         Receives::new(target, None)
     }

@@ -10,7 +10,9 @@ pub(super) struct Taken(VecDeque<std::vec::IntoIter<Piece>>);
 
 impl Taken {
     fn add(&mut self, note: Note) {
-        self.0.push_back(note.pieces.into_iter());
+        if !note.pieces.is_empty() {
+            self.0.push_back(note.pieces.into_iter());
+        }
     }
 
     pub(super) fn next(&mut self) -> Option<Piece> {

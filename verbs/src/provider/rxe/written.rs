@@ -50,7 +50,7 @@ impl Request {
         self.bare = true;
         self.entry.iova = address;
         self.set_operation(&Remote { address, rkey, reserved: 0 });
-        self.inline = value.to_ne_bytes().to_vec();
+        self.inline.extend_from_slice(&value.to_ne_bytes());
     }
 
     /// Makes it a flush. Sources: rdma-core `providers/rxe/rxe.c`, `wr_flush`; Linux `drivers/infiniband/sw/rxe/rxe_req.c`,
@@ -64,11 +64,11 @@ impl Request {
         self.concerns = length;
     }
 
-    /// The entry as it goes into the queue under this number.
+    /// The entry as it goes into the queue under this number: its parts, one behind the other.
     ///
     /// # Errors
     /// An operation without what it needs, or too much data.
-    pub(super) fn encode(&mut self, number: u64) -> Result<Vec<u8>, PostError> {
+    pub(super) fn encode(&mut self, number: u64) -> Result<[&[u8]; 3], PostError> {
         let Self { entry, sges, inline, concerns, .. } = self;
         let is_atomic = matches!(entry.opcode, opcode::COMPARE_SWAP | opcode::FETCH_ADD);
         if is_atomic && (sges.len() != 1 || sges[0].length != 8) {
@@ -84,10 +84,7 @@ impl Request {
         };
         entry.wr_id = number;
         entry.dma = Dma { length, resid: length, num_sge: sges.len() as u32, ..Dma::default() };
-        let mut whole = entry.as_bytes().to_vec();
-        whole.extend_from_slice(sges.as_bytes());
-        whole.extend_from_slice(inline);
-        Ok(whole)
+        Ok([entry.as_bytes(), sges.as_bytes(), inline])
     }
 }
 
@@ -97,9 +94,26 @@ pub(super) struct Written {
     pub(super) closed: Vec<Note>,
     pub(super) open: Option<Request>,
     pub(super) failed: Option<PostError>,
+    /// Memory of a request before, for the next.
+    spare: (Vec<Sge>, Vec<u8>),
 }
 
 impl Written {
+    /// Begins a request.
+    pub(super) fn begin(&mut self, id: u64, opcode: u32, send_flags: u32) -> &mut Request {
+        let (sges, inline) = std::mem::take(&mut self.spare);
+        self.open.insert(Request { sges, inline, ..Request::new(id, opcode, send_flags) })
+    }
+
+    /// The open request is in the queue.
+    pub(super) fn close(&mut self) {
+        let Some(Request { note, mut sges, mut inline, .. }) = self.open.take() else { return };
+        sges.clear();
+        inline.clear();
+        self.spare = (sges, inline);
+        self.closed.push(note);
+    }
+
     /// Drops what no doorbell told of.
     #[inline(never)]
     pub(super) fn forget(&mut self) {
@@ -129,7 +143,7 @@ mod tests {
         let mut request = Request::new(77, opcode::ATOMIC_WRITE, flag::SIGNALED);
         let (address, value) = (0x7f00_1234_5678_u64, 0x0102_0304_0506_0708_u64);
         request.set_atomic_write(address, 0x0000_2a01, value);
-        let entry = request.encode(5).expect("it is whole");
+        let entry = request.encode(5).expect("it is whole").concat();
         let expected = expected(
             &[
                 (0, &5_u64.to_ne_bytes()),            // wr.wr_id
@@ -171,7 +185,7 @@ mod tests {
                 ],
                 208,
             );
-            assert_eq!(request.encode(9).expect("it is whole"), expected);
+            assert_eq!(request.encode(9).expect("it is whole").concat(), expected);
         }
     }
 }
