@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use pollux_uverbs::abi::connection::ADDRESS_BYTES;
+use pollux_uverbs::abi::connection::{ADDRESS_BYTES, IP_BYTES};
 
 const AF_INET: u16 = libc::AF_INET as u16;
 const AF_INET6: u16 = libc::AF_INET6 as u16;
@@ -40,6 +40,19 @@ pub(crate) fn size(bytes: &[u8; ADDRESS_BYTES]) -> Option<u16> {
         _ => return None,
     };
     Some(size as u16)
+}
+
+/// One of IP in the room of any.
+pub(crate) fn widen(bytes: &[u8; IP_BYTES]) -> [u8; ADDRESS_BYTES] {
+    let mut wide = [0; ADDRESS_BYTES];
+    wide[..IP_BYTES].copy_from_slice(bytes);
+    wide
+}
+
+/// One of IP in a room for that alone.
+pub(crate) fn encode_ip(address: SocketAddr) -> [u8; IP_BYTES] {
+    let (wide, _) = encode(address);
+    *wide.first_chunk().unwrap_or(&[0; IP_BYTES])
 }
 
 /// The address; `None` of another family.

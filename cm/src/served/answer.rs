@@ -3,7 +3,8 @@
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use pollux_uverbs::abi::connection::{
-    ADDRESS_BYTES, ConnParam, EventResp, PathData, QpAttr, QueryAddrResp, UdParam, event, space,
+    ADDRESS_BYTES, ConnParam, EventResp, IP_BYTES, PathData, QpAttr, QueryAddrResp, QueryRouteResp, UdParam,
+    UserPath, event, space,
 };
 use pollux_uverbs::abi::memory::AhAttr;
 use pollux_verbs::{Errno, Path, QpAttributes};
@@ -94,12 +95,53 @@ pub(super) fn path(from: [u8; 16], path: &Path, mtu: u8) -> PathData {
     record[49] = 0x80;
     record[50..52].fill(0xff);
     record[53] = path.service_level;
-    // Exactly: what the two upper bits say.
-    record[54] = 2 << 6 | mtu;
-    record[55] = 2 << 6 | path.rate & 0x3f;
-    // How long packets live: Linux `drivers/infiniband/core/cma.c`, `CMA_IBOE_PACKET_LIFETIME`.
-    record[56] = 2 << 6 | 16;
+    record[54] = EXACTLY << 6 | mtu;
+    record[55] = EXACTLY << 6 | path.rate & 0x3f;
+    record[56] = EXACTLY << 6 | LIFETIME;
     PathData { flags: FOR_ALL, path_rec: record, ..PathData::default() }
+}
+
+/// How long packets live. Source: Linux `drivers/infiniband/core/cma.c`, `CMA_IBOE_PACKET_LIFETIME`.
+const LIFETIME: u8 = 16;
+/// Exactly. Source: Linux `include/rdma/ib_sa.h`, `enum ib_sa_selector`.
+const EXACTLY: u8 = 2;
+
+/// The addresses of an ID, the device and port that they lead to, and the path. Source: Linux `drivers/infiniband/core/ucma.c`,
+/// `ucma_query_route`, `ucma_copy_iboe_route`; `drivers/infiniband/core/uverbs_marshall.c`, `ib_copy_path_rec_to_user`.
+pub(super) fn route(state: &State, id: u32) -> Result<QueryRouteResp, Errno> {
+    let told = addresses(state, id, false);
+    let (local, peer) = (address::decode(&told.src_addr), address::decode(&told.dst_addr));
+    let ip = |address: Option<SocketAddr>| address.map_or([0; IP_BYTES], address::encode_ip);
+    let mut answer = QueryRouteResp {
+        node_guid: told.node_guid,
+        src_addr: ip(local),
+        dst_addr: ip(peer),
+        port_num: told.port_num,
+        ..QueryRouteResp::default()
+    };
+    if state.software.node(id.into()).is_none() {
+        return Ok(answer);
+    }
+    let gid = |address: Option<SocketAddr>| address.map_or([0; 16], |address| gid_of(address.ip()));
+    let ends = UserPath { sgid: gid(local), dgid: gid(peer), pkey: [0xff; 2], ..UserPath::default() };
+    let found = state.software.path(id.into()).map_err(super::errno)?;
+    answer.num_paths = u32::from(found.is_some());
+    answer.ib_route[0] = found.map_or(ends, |(path, mtu)| UserPath {
+        dgid: path.gid,
+        flow_label: path.flow_label.to_be_bytes(),
+        reversible: 1,
+        mtu: mtu.into(),
+        hop_limit: path.hop_limit,
+        traffic_class: path.traffic_class,
+        sl: path.service_level,
+        mtu_selector: EXACTLY,
+        rate_selector: EXACTLY,
+        rate: path.rate & 0x3f,
+        packet_life_time_selector: EXACTLY,
+        packet_life_time: LIFETIME,
+        ..ends
+    });
+    Ok(answer)
 }
 
 /// Attributes of a queue pair.

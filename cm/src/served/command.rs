@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use pollux_uverbs::abi::connection::{
-    Accept, Bind, Connect, CreateId, CreateIdResp, DestroyId, DestroyIdResp, Disconnect, GetEvent,
-    InitQpAttr, JoinMcast, Listen, MigrateId, MigrateResp, Notify, QUERY_ADDR, QUERY_GID, QUERY_PATH, QpAttr,
-    Query, QueryAddrResp, QueryPathResp, Reject, ResolveAddr, ResolveRoute, SetOption, command, join, option,
-    space,
+    ADDRESS_BYTES, Accept, Bind, BindIp, Connect, CreateId, CreateIdResp, DestroyId, DestroyIdResp,
+    Disconnect, GetEvent, IP_BYTES, InitQpAttr, JoinIpMcast, JoinMcast, Listen, MigrateId, MigrateResp,
+    Notify, QUERY_ADDR, QUERY_GID, QUERY_PATH, QpAttr, Query, QueryAddrResp, QueryPathResp, QueryRouteResp,
+    Reject, ResolveAddr, ResolveIp, ResolveRoute, SetOption, command, join, option, space,
 };
 use pollux_uverbs::abi::flags::QpState;
 use pollux_verbs::{AsyncKind, Errno};
@@ -19,6 +19,9 @@ use crate::abi::{address, heard};
 use crate::error::CmError;
 use crate::parameters::{IdOptions, private_data};
 use crate::service::{PortSpace, gid_of};
+
+/// What is told of a route: all but the device's number, which is younger and not told, as in [`query`].
+const ROUTE_LEAST: usize = std::mem::offset_of!(QueryRouteResp, ibdev_index);
 
 /// A body, which older programs write shorter.
 fn read<T: FromBytes + IntoBytes>(body: &[u8]) -> T {
@@ -34,6 +37,15 @@ fn check_size(bytes: &[u8; 128], said: u16) -> Result<(), Errno> {
 
 fn decoded(bytes: &[u8; 128]) -> Result<SocketAddr, Errno> {
     address::decode(bytes).ok_or(Errno::EINVAL)
+}
+
+/// An address of a command that takes those of IP alone. Source: Linux `drivers/infiniband/core/addr.c`, `rdma_addr_size_in6`.
+fn ip(bytes: &[u8; IP_BYTES]) -> Result<[u8; ADDRESS_BYTES], Errno> {
+    let wide = address::widen(bytes);
+    match address::size(&wide) {
+        Some(size) if usize::from(size) <= IP_BYTES => Ok(wide),
+        _ => Err(Errno::EINVAL),
+    }
 }
 
 /// An ID of a file.
@@ -70,37 +82,29 @@ pub(super) fn carry_out(
                 return Err(Errno::EINVAL);
             }
             check_size(&bind.addr, bind.addr_size)?;
-            let is_native = own(state, file, bind.id)?.space.is_none();
-            if is_native && answer::is_of_infiniband(&bind.addr) {
-                return Ok(());
-            }
-            let (_, space) = known(state, file, bind.id)?;
-            let address = decoded(&bind.addr)?;
-            state.software.bind(bind.id.into(), address).map_err(|error| match error {
-                // Where one of both means all addresses. Source: Linux `drivers/infiniband/core/cma.c`, `cma_check_port`.
-                CmError::PortInUse { port, .. }
-                    if address.ip().is_unspecified() || state.software.is_held_for_all(space, port) =>
-                {
-                    Errno::EADDRNOTAVAIL
-                }
-                other => errno(other),
-            })
+            self::bind(state, file, bind.id, &bind.addr)
+        }
+        command::BIND_IP => {
+            let bind: BindIp = read(body);
+            self::bind(state, file, bind.id, &ip(&bind.addr)?)
         }
         command::RESOLVE_ADDR => {
             let resolve: ResolveAddr = read(body);
             if resolve.reserved != 0 {
                 return Err(Errno::EINVAL);
             }
-            if resolve.src_size != 0 {
-                check_size(&resolve.src_addr, resolve.src_size)?;
+            let source = (resolve.src_size != 0).then_some(&resolve.src_addr);
+            if let Some(source) = source {
+                check_size(source, resolve.src_size)?;
             }
             check_size(&resolve.dst_addr, resolve.dst_size)?;
-            known(state, file, resolve.id)?;
-            let source = if resolve.src_size == 0 { None } else { Some(decoded(&resolve.src_addr)?) };
-            let destination = decoded(&resolve.dst_addr)?;
-            let timeout = Duration::from_millis(resolve.timeout_ms.into());
-            let id = resolve.id.into();
-            state.software.resolve_address(id, source, destination, timeout).map_err(errno)
+            self::resolve(state, file, resolve.id, (source, &resolve.dst_addr), resolve.timeout_ms)
+        }
+        command::RESOLVE_IP => {
+            let resolve: ResolveIp = read(body);
+            let source = if resolve.src_addr[..2] == [0; 2] { None } else { Some(ip(&resolve.src_addr)?) };
+            let destination = ip(&resolve.dst_addr)?;
+            self::resolve(state, file, resolve.id, (source.as_ref(), &destination), resolve.timeout_ms)
         }
         command::RESOLVE_ROUTE => {
             let resolve: ResolveRoute = read(body);
@@ -108,6 +112,13 @@ pub(super) fn carry_out(
             state.software.resolve_route(resolve.id.into()).map_err(errno)
         }
         command::QUERY => query(state, file, &read(body), room),
+        command::QUERY_ROUTE => {
+            room.check(ROUTE_LEAST)?;
+            let query: Query = read(body);
+            own(state, file, query.id)?;
+            let answer = answer::route(state, query.id)?;
+            room.put(query.response, &answer.as_bytes()[..ROUTE_LEAST], ROUTE_LEAST)
+        }
         command::LISTEN => {
             let listen: Listen = read(body);
             known(state, file, listen.id)?;
@@ -142,7 +153,18 @@ pub(super) fn carry_out(
         command::GET_EVENT => event(state, file, &read(body), room),
         command::NOTIFY => notify(state, file, &read(body)),
         command::SET_OPTION => set_option(state, file, &read(body), room),
-        command::JOIN_MCAST => join_group(state, file, &read(body), room),
+        command::JOIN_MCAST => {
+            room.check(size_of::<CreateIdResp>())?;
+            let join: JoinMcast = read(body);
+            check_size(&join.addr, join.addr_size)?;
+            join_group(state, file, &join, room)
+        }
+        command::JOIN_IP_MCAST => {
+            let JoinIpMcast { response, uid, addr, id } = read(body);
+            let (addr, join_flags) = (ip(&addr)?, join::FULLMEMBER);
+            room.check(size_of::<CreateIdResp>())?;
+            join_group(state, file, &JoinMcast { response, uid, id, addr_size: 0, join_flags, addr }, room)
+        }
         command::LEAVE_MCAST => {
             room.check(size_of::<DestroyIdResp>())?;
             let leave: DestroyId = read(body);
@@ -164,10 +186,43 @@ pub(super) fn carry_out(
             state.software.migrate(migrate.id.into(), file).map_err(errno)?;
             room.put(migrate.response, answer.as_bytes(), size_of::<MigrateResp>())
         }
-        // Those that no program needs which knows addresses of every family.
+        // One that Linux has a number for and never carried out.
         number if number <= command::JOIN_MCAST => Err(Errno::ENOSYS),
         _ => Err(Errno::EINVAL),
     }
+}
+
+fn bind(state: &mut State, file: u64, id: u32, address: &[u8; ADDRESS_BYTES]) -> Result<(), Errno> {
+    let is_native = own(state, file, id)?.space.is_none();
+    if is_native && answer::is_of_infiniband(address) {
+        return Ok(());
+    }
+    let (_, space) = known(state, file, id)?;
+    let address = decoded(address)?;
+    state.software.bind(id.into(), address).map_err(|error| match error {
+        // Where one of both means all addresses. Source: Linux `drivers/infiniband/core/cma.c`, `cma_check_port`.
+        CmError::PortInUse { port, .. }
+            if address.ip().is_unspecified() || state.software.is_held_for_all(space, port) =>
+        {
+            Errno::EADDRNOTAVAIL
+        }
+        other => errno(other),
+    })
+}
+
+/// Finds the device that leads from an address, if one is given, to another.
+fn resolve(
+    state: &mut State,
+    file: u64,
+    id: u32,
+    (source, destination): (Option<&[u8; ADDRESS_BYTES]>, &[u8; ADDRESS_BYTES]),
+    timeout_ms: u32,
+) -> Result<(), Errno> {
+    known(state, file, id)?;
+    let source = source.map(decoded).transpose()?;
+    let destination = decoded(destination)?;
+    let timeout = Duration::from_millis(timeout_ms.into());
+    state.software.resolve_address(id.into(), source, destination, timeout).map_err(errno)
 }
 
 fn create(state: &mut State, file: u64, create: &CreateId, room: &Room<'_>) -> Result<(), Errno> {
@@ -316,8 +371,6 @@ fn set_option(state: &mut State, file: u64, set: &SetOption, room: &Room<'_>) ->
 }
 
 fn join_group(state: &mut State, file: u64, asked: &JoinMcast, room: &Room<'_>) -> Result<(), Errno> {
-    room.check(size_of::<CreateIdResp>())?;
-    check_size(&asked.addr, asked.addr_size)?;
     if !matches!(asked.join_flags, join::FULLMEMBER | join::SENDONLY_FULLMEMBER) {
         return Err(Errno::EINVAL);
     }

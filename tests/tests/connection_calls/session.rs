@@ -6,9 +6,9 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use pollux_uverbs::abi::connection::{
-    ADDRESS_BYTES, Accept, Bind, ConnParam, Connect, CreateId, DestroyId, EventResp, GetEvent, Head,
-    InitQpAttr, JoinMcast, Listen, QUERY_ADDR, QUERY_GID, QUERY_PATH, QpAttr, Query, QueryAddrResp,
-    QueryPathResp, Reject, ResolveAddr, SetOption, command, event,
+    ADDRESS_BYTES, Accept, Bind, BindIp, ConnParam, Connect, CreateId, DestroyId, EventResp, GetEvent, Head,
+    IP_BYTES, InitQpAttr, JoinIpMcast, JoinMcast, Listen, QUERY_ADDR, QUERY_GID, QUERY_PATH, QpAttr, Query,
+    QueryAddrResp, QueryPathResp, QueryRouteResp, Reject, ResolveAddr, ResolveIp, SetOption, command, event,
 };
 use pollux_uverbs::abi::flags::QpMask;
 use pollux_verbs::Errno;
@@ -66,10 +66,15 @@ pub(super) fn address(ip: [u8; 4], port: u16) -> [u8; ADDRESS_BYTES] {
 }
 
 /// An address whose port the manager chose has no port.
-fn without_chosen_port(bytes: &mut [u8; ADDRESS_BYTES]) {
+fn without_chosen_port(bytes: &mut [u8]) {
     if u16::from_be_bytes([bytes[2], bytes[3]]) >= 0x8000 {
         bytes[2..4].fill(0xff);
     }
+}
+
+/// The same in a room for addresses of IP alone.
+pub(super) fn ip(ip: [u8; 4], port: u16) -> [u8; IP_BYTES] {
+    *address(ip, port).first_chunk().expect("it is longer")
 }
 
 pub(super) fn parameters(qp_num: u32, private: &[u8]) -> ConnParam {
@@ -221,6 +226,43 @@ impl<F: Commands> Session<F> {
         for option in [QUERY_ADDR, QUERY_PATH, QUERY_GID] {
             self.query(file, what, id, option);
         }
+        self.route(file, what, id);
+    }
+
+    pub(super) fn route(&mut self, file: usize, what: &str, id: u32) {
+        let query = Query { response: self.room.address(), id, option: 0 };
+        let what = format!("query the route of {what}");
+        self.ask::<QueryRouteResp>(file, &what, command::QUERY_ROUTE, &query, |answer| {
+            without_chosen_port(&mut answer.src_addr);
+            without_chosen_port(&mut answer.dst_addr);
+            let label = &mut answer.ib_route[0].flow_label;
+            *label = if *label == [0; 4] { [0; 4] } else { [0xff; 4] };
+        });
+    }
+
+    pub(super) fn bind_ip(&mut self, file: usize, what: &str, id: u32, addr: [u8; IP_BYTES]) {
+        let bind = BindIp { response: 0, addr, id };
+        self.tell(file, &format!("bind IP {what}"), command::BIND_IP, &bind);
+    }
+
+    pub(super) fn resolve_ip(
+        &mut self,
+        what: &str,
+        id: u32,
+        src_addr: [u8; IP_BYTES],
+        dst_addr: [u8; IP_BYTES],
+    ) {
+        let resolve = ResolveIp { src_addr, dst_addr, id, timeout_ms: 300 };
+        self.tell(CLIENT, &format!("resolve IP {what}"), command::RESOLVE_IP, &resolve);
+    }
+
+    pub(super) fn join_ip(&mut self, what: &str, id: u32, addr: [u8; IP_BYTES]) -> Option<u32> {
+        let join = JoinIpMcast { response: self.room.address(), uid: 0x55, addr, id };
+        let mut made = None;
+        self.ask::<u32>(CLIENT, &format!("join IP {what}"), command::JOIN_IP_MCAST, &join, |number| {
+            made = Some(std::mem::take(number));
+        });
+        made
     }
 
     pub(super) fn attributes(&mut self, file: usize, what: &str, id: u32) {

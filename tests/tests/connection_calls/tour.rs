@@ -11,7 +11,7 @@ use pollux_uverbs::abi::connection::{
     Query, Reject, ResolveAddr, ResolveRoute, SetOption, command, option, space,
 };
 use pollux_verbs::{AsyncKind, Errno};
-use session::{CLIENT, QPN, SERVER, Session, address, parameters};
+use session::{CLIENT, QPN, SERVER, Session, address, ip, parameters};
 
 pub(crate) use room::Room;
 
@@ -135,9 +135,18 @@ impl<F: Commands> Session<F> {
         let query = Query { response, id, option: QUERY_ADDR };
         self.line(CLIENT, &format!("query {what} in 100 bytes"), &Self::bytes(command::QUERY, &query, 100));
         self.attributes(CLIENT, what, id);
+        self.route(CLIENT, what, id);
+        let query = Query { response, id, option: 0 };
+        for bytes in [100, 199] {
+            let what = format!("query the route of {what} in {bytes} bytes");
+            self.line(CLIENT, &what, &Self::bytes(command::QUERY_ROUTE, &query, bytes));
+        }
+        self.join_ip(&format!("{what} to its own address"), id, ip(OWN, 0));
         self.join(CLIENT, &format!("join {what} to its own address"), id, (OWN, 16), 0);
         if what != "new" {
             self.bind(CLIENT, what, id, address(OWN, 7000), 16);
+            self.bind_ip(CLIENT, what, id, ip(OWN, 7000));
+            self.resolve_ip(what, id, ip(OWN, 0), ip(OWN, 7174));
             self.listen(CLIENT, what, id);
             self.resolve(CLIENT, what, id, (0, 16), OWN);
             self.destroy(CLIENT, what, id);
@@ -175,6 +184,24 @@ impl<F: Commands> Session<F> {
         let datagrams = self.create(CLIENT, "datagrams", 3, space::UDP);
         self.bind(CLIENT, "to the same port of another space", datagrams, own, 16);
         self.destroy(CLIENT, "datagrams", datagrams);
+        for (what, addr) in [
+            ("to no family", [0; 28]),
+            ("to a family of nobody's", {
+                let mut addr = ip(OWN, 7174);
+                addr[0] = 77;
+                addr
+            }),
+            ("to an address of InfiniBand's", {
+                let mut addr = ip(OWN, 7174);
+                addr[0] = 27;
+                addr
+            }),
+            ("to an address of others", ip([10, 0, 0, 99], 7175)),
+            ("to a port in use", ip(OWN, 7174)),
+            ("any address to a port in use", ip([0; 4], 7174)),
+        ] {
+            self.bind_ip(CLIENT, what, other, addr);
+        }
         self.bind(CLIENT, "to any port", other, address(OWN, 0), 16);
         self.query(CLIENT, "any port", other, QUERY_ADDR);
         self.destroy(CLIENT, "other", other);
@@ -193,6 +220,11 @@ impl<F: Commands> Session<F> {
         self.bind(SERVER, "to any address", id, address([0; 4], 7174), 16);
         self.queries(SERVER, "any", id);
         self.destroy(SERVER, "any", id);
+        let id = self.create(SERVER, "by IP", 1, space::TCP);
+        self.bind_ip(SERVER, "to its address", id, ip(OWN, 7175));
+        self.bind_ip(SERVER, "again", id, ip(OWN, 7175));
+        self.queries(SERVER, "bound by IP", id);
+        self.destroy(SERVER, "by IP", id);
     }
 
     fn options(&mut self) {
@@ -259,6 +291,10 @@ impl<F: Commands> Session<F> {
         ] {
             self.tell(CLIENT, &format!("resolve {what}"), command::RESOLVE_ADDR, &resolve);
         }
+        let nowhere = [0; 28];
+        self.resolve_ip("to no family", id, nowhere, nowhere);
+        self.resolve_ip("from a family of nobody's", id, [77; 28], ip(OWN, 7174));
+        self.resolve_ip("from others", id, ip([10, 0, 0, 99], 0), ip(OWN, 7174));
         self.resolve(CLIENT, "nobody's address", id, (0, 16), [10, 0, 0, 99]);
         self.resolve(CLIENT, "twice at once", id, (0, 16), OWN);
         self.event(CLIENT);
@@ -278,6 +314,13 @@ impl<F: Commands> Session<F> {
         self.queries(CLIENT, "routed", id);
         self.attributes(CLIENT, "routed", id);
         self.destroy(CLIENT, "resolving", id);
+        for source in [nowhere, ip(OWN, 0)] {
+            let id = self.create(CLIENT, "resolving by IP", 1, space::UDP);
+            self.resolve_ip("its own address", id, source, ip(OWN, 7174));
+            self.event(CLIENT);
+            self.queries(CLIENT, "resolved by IP", id);
+            self.destroy(CLIENT, "resolving by IP", id);
+        }
     }
 
     /// An ID that has a route to whoever listens at a port.
@@ -431,6 +474,14 @@ impl<F: Commands> Session<F> {
                     self.ask::<u32>(CLIENT, "leave", command::LEAVE_MCAST, &leave, |_| {});
                     self.ask::<u32>(CLIENT, "leave again", command::LEAVE_MCAST, &leave, |_| {});
                 }
+            }
+            self.join_ip("to no family", id, [0; 28]);
+            if let Some(number) = self.join_ip("membership", id, ip(GROUP, 0)) {
+                self.ids.push((number, "membership by IP"));
+                self.event(CLIENT);
+                let leave = DestroyId { response: self.room.address(), id: number, ..DestroyId::default() };
+                self.ids.retain(|(_, of)| *of != "membership by IP");
+                self.ask::<u32>(CLIENT, "leave", command::LEAVE_MCAST, &leave, |_| {});
             }
             self.attributes(CLIENT, "member", id);
             self.destroy(CLIENT, "member", id);

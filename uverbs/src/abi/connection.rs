@@ -8,6 +8,8 @@ use super::memory::AhAttr;
 pub const ABI_VERSION: u32 = 4;
 /// Bytes of `struct __kernel_sockaddr_storage`.
 pub const ADDRESS_BYTES: usize = 128;
+/// Bytes of `struct sockaddr_in6`.
+pub const IP_BYTES: usize = 28;
 /// Bytes for private data.
 pub const PRIVATE_BYTES: usize = 256;
 
@@ -17,8 +19,14 @@ pub mod command {
     pub const CREATE_ID: u32 = 0;
     /// Destroys one.
     pub const DESTROY_ID: u32 = 1;
+    /// As [`BIND`], with an address of IP alone; older programs say so.
+    pub const BIND_IP: u32 = 2;
+    /// As [`RESOLVE_ADDR`], likewise.
+    pub const RESOLVE_IP: u32 = 3;
     /// Finds the way to an address that is resolved.
     pub const RESOLVE_ROUTE: u32 = 4;
+    /// Tells addresses of IP, device, port and paths at once, likewise.
+    pub const QUERY_ROUTE: u32 = 5;
     /// Asks for a connection.
     pub const CONNECT: u32 = 6;
     /// Waits for connections.
@@ -37,6 +45,8 @@ pub mod command {
     pub const SET_OPTION: u32 = 14;
     /// Tells what a queue pair has seen.
     pub const NOTIFY: u32 = 15;
+    /// As [`JOIN_MCAST`], to send and receive, likewise.
+    pub const JOIN_IP_MCAST: u32 = 16;
     /// Leaves a multicast group.
     pub const LEAVE_MCAST: u32 = 17;
     /// Moves an ID from another file to this one.
@@ -186,6 +196,28 @@ layout! {
         addr: [u8; ADDRESS_BYTES] = 8,
     }
 
+    /// BIND_IP.
+    BindIp = "rdma_ucm_bind_ip", 40 {
+        /// Nothing is answered.
+        response: u64 = 0,
+        /// The address.
+        addr: [u8; IP_BYTES] = 8,
+        /// The ID.
+        id: u32 = 36,
+    }
+
+    /// RESOLVE_IP.
+    ResolveIp = "rdma_ucm_resolve_ip", 64 {
+        /// Our address; of no family for none.
+        src_addr: [u8; IP_BYTES] = 0,
+        /// The peer's.
+        dst_addr: [u8; IP_BYTES] = 28,
+        /// The ID.
+        id: u32 = 56,
+        /// How long it may take.
+        timeout_ms: u32 = 60,
+    }
+
     /// RESOLVE_ADDR.
     ResolveAddr = "rdma_ucm_resolve_addr", 272 {
         /// The ID.
@@ -262,6 +294,70 @@ layout! {
         reserved: u32 = 4,
         /// The record: `struct ibv_path_record` of rdma-core `libibverbs/sa.h`.
         path_rec: [u8; 64] = 8,
+    }
+
+    /// A path, as QUERY_ROUTE tells it.
+    UserPath = "ib_user_path_rec", 64 {
+        /// The peer's GID.
+        dgid: [u8; 16] = 0,
+        /// Ours.
+        sgid: [u8; 16] = 16,
+        /// The peer's LID.
+        dlid: u16 = 32,
+        /// Ours.
+        slid: u16 = 34,
+        /// Whether it leads out of the subnet without a header for that.
+        raw_traffic: u32 = 36,
+        /// Flow label, in the order of the network.
+        flow_label: [u8; 4] = 40,
+        /// Whether it leads back as well.
+        reversible: u32 = 44,
+        /// MTU, as code.
+        mtu: u32 = 48,
+        /// Partition key, in the order of the network.
+        pkey: [u8; 2] = 52,
+        /// Hop limit.
+        hop_limit: u8 = 54,
+        /// Traffic class.
+        traffic_class: u8 = 55,
+        /// How many paths there are.
+        numb_path: u8 = 56,
+        /// Service level.
+        sl: u8 = 57,
+        /// How the MTU is meant.
+        mtu_selector: u8 = 58,
+        /// How the rate is meant.
+        rate_selector: u8 = 59,
+        /// Rate, as code.
+        rate: u8 = 60,
+        /// How the lifetime is meant.
+        packet_life_time_selector: u8 = 61,
+        /// How long packets live, as code.
+        packet_life_time: u8 = 62,
+        /// Which path is preferred.
+        preference: u8 = 63,
+    }
+
+    /// Answer of QUERY_ROUTE.
+    QueryRouteResp = "rdma_ucm_query_route_resp", 208 {
+        /// GUID of the device's node, in the order of the network; 0 for none.
+        node_guid: [u8; 8] = 0,
+        /// The path, and another.
+        ib_route: [UserPath; 2] = 8,
+        /// Our address.
+        src_addr: [u8; IP_BYTES] = 136,
+        /// The peer's.
+        dst_addr: [u8; IP_BYTES] = 164,
+        /// How many paths count.
+        num_paths: u32 = 192,
+        /// The device's port.
+        port_num: u8 = 196,
+        /// Zero.
+        reserved: [u8; 3] = 197,
+        /// The device, by its number.
+        ibdev_index: u32 = 200,
+        /// Zero.
+        reserved1: u32 = 204,
     }
 
     /// What a side says of a connection.
@@ -442,6 +538,18 @@ layout! {
         alt_timeout: u8 = 138,
         /// Zero.
         reserved: [u8; 5] = 139,
+    }
+
+    /// JOIN_IP_MCAST, which is answered as JOIN_MCAST.
+    JoinIpMcast = "rdma_ucm_join_ip_mcast", 48 {
+        /// Address for the answer.
+        response: u64 = 0,
+        /// What the event about it carries.
+        uid: u64 = 8,
+        /// The group.
+        addr: [u8; IP_BYTES] = 16,
+        /// The ID.
+        id: u32 = 44,
     }
 
     /// JOIN_MCAST, which is answered by [`CreateIdResp`]: the number of the membership. It is left as an ID is destroyed.

@@ -50,7 +50,7 @@ fn ours() -> Layouts {
         queue_pair: QpDest CreateQp ExCreateQp OpenQp CreateQpResp ExCreateQpResp QpCap PostSend PostSendResp QueryQp QueryQpResp ModifyQp ExModifyQp
             ExModifyQpResp DestroyQp DestroyQpResp;
         connection: Head CreateId CreateIdResp DestroyId DestroyIdResp Bind ResolveAddr ResolveRoute Query QueryAddrResp ConnParam UdParam Ece Connect Listen Accept Reject Disconnect InitQpAttr QpAttr GetEvent EventResp SetOption MigrateId
-            MigrateResp JoinMcast QueryPathResp PathData;
+            MigrateResp JoinMcast QueryPathResp PathData BindIp ResolveIp UserPath QueryRouteResp JoinIpMcast;
         ioctl_verbs: QueryPortRespEx GidEntry Sge;
         flow: EthFilter EthSpec Ipv4Filter Ipv4Spec Ipv6Filter Ipv6Spec TcpUdpFilter TcpUdpSpec TunnelSpec EspFilter EspSpec
             GreFilter GreSpec MplsSpec TagSpec DropSpec
