@@ -42,12 +42,13 @@ impl Replayed {
     pub(super) fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
+}
 
-    fn frame(&self, index: usize) -> Option<&[u8]> {
-        let end = *self.ends.get(index)?;
-        let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
-        Some(&self.bytes[start..end])
-    }
+/// Where a queue is in the frames of a file: at the next one's number and place.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Next {
+    index: usize,
+    start: usize,
 }
 
 /// Where frames come from.
@@ -57,7 +58,7 @@ pub(super) enum Frames {
     /// that is cut off.
     File { reader: Lent<Box<PcapReader>>, told: bool },
     /// Again and again.
-    Memory { replayed: Arc<Replayed>, next: usize },
+    Memory { replayed: Arc<Replayed>, next: Next },
 }
 
 /// An rx queue that replays a file.
@@ -97,7 +98,14 @@ impl ReplayRx {
 /// Puts a frame into an empty mbuf.
 #[inline]
 fn put(pool: &MbufPool, scatter: bool, mbuf: &mut Mbuf, frame: &[u8]) -> Result<(), RxDrop> {
-    if mbuf.append_slice(frame) { Ok(()) } else { chain::fill(pool, scatter, mbuf, [frame].into_iter()) }
+    if mbuf.append_slice(frame) { Ok(()) } else { put_long(pool, scatter, mbuf, frame) }
+}
+
+/// One that does not fit.
+#[cold]
+#[inline(never)]
+fn put_long(pool: &MbufPool, scatter: bool, mbuf: &mut Mbuf, frame: &[u8]) -> Result<(), RxDrop> {
+    chain::fill(pool, scatter, mbuf, std::iter::once(frame))
 }
 
 /// One frame after the other.
@@ -108,15 +116,19 @@ trait Source {
 
 /// Those of [`Frames::Memory`].
 struct Round<'a> {
-    replayed: &'a Replayed,
-    next: &'a mut usize,
+    bytes: &'a [u8],
+    ends: &'a [usize],
+    next: Next,
 }
 
 impl Source for Round<'_> {
     #[inline(always)]
     fn next(&mut self) -> Option<&[u8]> {
-        let frame = self.replayed.frame(*self.next)?;
-        *self.next = if *self.next + 1 == self.replayed.ends.len() { 0 } else { *self.next + 1 };
+        let Next { index, start } = self.next;
+        let end = *self.ends.get(index)?;
+        let frame = self.bytes.get(start..end)?;
+        self.next =
+            if index + 1 < self.ends.len() { Next { index: index + 1, start: end } } else { Next::default() };
         Some(frame)
     }
 }
@@ -156,7 +168,7 @@ fn fill(
     pool: &MbufPool,
     scatter: bool,
     counters: &RxCounters,
-    mut source: impl Source,
+    source: &mut impl Source,
 ) -> Moved {
     let mut moved = Moved::NONE;
     for mbuf in mbufs {
@@ -186,11 +198,18 @@ impl RxBurst for ReplayRx {
         }
         let mbufs = &mut burst[first..];
         let moved = match frames {
-            Frames::File { reader, told } => {
-                fill(mbufs, pool, *scatter, counters, Once { reader, told, port: *port, counters, ended })
-            }
+            Frames::File { reader, told } => fill(
+                mbufs,
+                pool,
+                *scatter,
+                counters,
+                &mut Once { reader, told, port: *port, counters, ended },
+            ),
             Frames::Memory { replayed, next } => {
-                fill(mbufs, pool, *scatter, counters, Round { replayed, next })
+                let mut round = Round { bytes: &replayed.bytes, ends: &replayed.ends, next: *next };
+                let moved = fill(mbufs, pool, *scatter, counters, &mut round);
+                *next = round.next;
+                moved
             }
         };
         while burst.len() > first + moved.packets {

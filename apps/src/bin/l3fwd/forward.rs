@@ -85,11 +85,33 @@ impl<T: Table> Default for Scratch<T> {
 }
 
 impl<T: Table> Scratch<T> {
+    /// Checks the packets of the usual kind at the front of the burst; how many they are. The key of each is at its packet's place.
+    #[inline(always)]
+    fn usual(&mut self, burst: &mut Burst) -> usize {
+        let mbufs = &mut burst[..];
+        for at in 0..mbufs.len().min(BURST_MAX) {
+            if let Some(ahead) = mbufs.get(at + AHEAD) {
+                prefetch_read(ahead.data_ptr());
+            }
+            let Some(packet) = packet::usual(&mut mbufs[at]) else { return at };
+            self.keys4[at] = T::key4(&packet);
+        }
+        mbufs.len()
+    }
+
     /// Says in `hops` where each packet of the burst goes.
     #[inline(always)]
     fn route(&mut self, burst: &mut Burst, table: &T, pool: &MbufPool, counts: &QueueCounts) {
-        let (mut four, mut six) = (0, 0);
-        for at in 0..burst.len() {
+        let all = burst.len();
+        let usual = self.usual(burst);
+        if usual == all {
+            return table.find4(&self.keys4[..all], &mut self.hops);
+        }
+        let (mut four, mut six) = (usual, 0);
+        for (at, from) in self.from4[..usual].iter_mut().enumerate() {
+            *from = at as u8;
+        }
+        for at in usual..all {
             if let Some(ahead) = burst.get(at + AHEAD) {
                 prefetch_read(ahead.data_ptr());
             }
@@ -113,7 +135,7 @@ impl<T: Table> Scratch<T> {
                 self.hops[at] = DROPPED;
             }
         }
-        let (found, hops, all) = (&mut self.found, &mut self.hops, burst.len());
+        let (found, hops) = (&mut self.found, &mut self.hops);
         find_each(&self.keys4[..four], &self.from4, found, hops, all, |keys, found| table.find4(keys, found));
         find_each(&self.keys6[..six], &self.from6, found, hops, all, |keys, found| table.find6(keys, found));
     }
