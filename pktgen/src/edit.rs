@@ -139,7 +139,7 @@ fn write<V: Value, const WIDTH: usize>(at: usize, frames: &mut Frames<'_>, value
 }
 
 #[inline(always)]
-fn window_of<const WIDTH: usize>(frame: &mut [u8], at: usize) -> Option<&mut [u8; WIDTH]> {
+pub(crate) fn window_of<const WIDTH: usize>(frame: &mut [u8], at: usize) -> Option<&mut [u8; WIDTH]> {
     frame.get_mut(at..at.wrapping_add(WIDTH)).and_then(|bytes| bytes.first_chunk_mut())
 }
 

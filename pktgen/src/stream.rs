@@ -6,8 +6,8 @@ use arrayvec::ArrayVec;
 use pollux_mempool::{BURST_MAX, Burst, MbufPool, copy_frame};
 use pollux_wire::MacAddress;
 
-use crate::edit::{self, Frames, Scratch, words};
-use crate::frame::FCS;
+use crate::edit::{self, Checksum, Frames, Scratch, words};
+use crate::frame::{Coverage, FCS};
 use crate::shape::Shape;
 use crate::spec::StreamSpec;
 use crate::stamp::{self, Mark};
@@ -152,6 +152,15 @@ impl Stream {
         // All packets of a burst have the same mark but for their numbers.
         let mark = self.marking.map_or(0, |marking| marking.at(now).put(&mut template.bytes));
         let base = template.sums_with(mark, &shape.stamp_into);
+        if shape.is_plain && self.marking.is_some() {
+            return fill_numbered(
+                &template.bytes,
+                shape.checksums.first(),
+                base[0],
+                burst,
+                self.number as u32,
+            );
+        }
         let mut frames: Frames<'_> = ArrayVec::new();
         for mbuf in burst.iter_mut() {
             let Some(data) = mbuf.data_mut() else { return };
@@ -201,6 +210,33 @@ impl Stream {
             }
             change(shape, &mut frames, self.marking.map(|_| numbers.into_iter()), scratch);
         }
+    }
+}
+
+/// Packets that differ by the numbers of their marks alone, and so in one checksum at most. Where a number is one more, the checksum is one
+/// less: as the sum goes from all ones to one with the carry, it goes from 0 to 0xfffe.
+#[inline]
+fn fill_numbered(template: &[u8], checksum: Option<&Checksum>, base: u32, burst: &mut Burst, first: u32) {
+    let (mut number, mut less) = (first, Coverage::finish(words(base) + words(first), false));
+    // Their own: what is written through a frame might be a checksum's place.
+    let (at, zero_is_none) =
+        checksum.map_or((usize::MAX, false), |checksum| (checksum.at, checksum.zero_is_none));
+    for mbuf in burst.iter_mut() {
+        let Some(data) = mbuf.data_mut() else { return };
+        copy_frame(data, template);
+        if let Some(bytes) = data.last_chunk_mut() {
+            *bytes = number.to_be_bytes();
+        }
+        if let Some(bytes) = edit::window_of(data, at) {
+            let written = if zero_is_none && less == 0 { 0xffff } else { less };
+            *bytes = written.to_be_bytes();
+        }
+        number = number.wrapping_add(1);
+        less = match number {
+            // Where numbers begin anew.
+            0 => Coverage::finish(words(base), false),
+            _ => less.checked_sub(1).unwrap_or(0xfffe),
+        };
     }
 }
 

@@ -171,7 +171,7 @@ const STACKS: &[(&str, usize)] = &[
 fn checksums_are_right_in_every_packet_of_every_stack() {
     for (text, checksums) in STACKS {
         for (size, latency) in
-            [("200", false), ("201", true), ("200..230", true), ("200x7,594x4,1518", false)]
+            [("200", false), ("200", true), ("201", true), ("200..230", true), ("200x7,594x4,1518", false)]
         {
             let spec = StreamSpec { latency, ..spec(&[text], size) };
             for frame in packets(&spec, 200) {
@@ -179,6 +179,24 @@ fn checksums_are_right_in_every_packet_of_every_stack() {
                 let seen = if text.starts_with("ether(type") { 0 } else { verified(&frame) };
                 assert_eq!(seen, *checksums, "{text} {size}");
             }
+        }
+    }
+}
+
+#[test]
+fn checksums_are_right_where_numbers_begin_anew() {
+    let spec = StreamSpec { latency: true, ..spec(&["ether/ipv4/udp"], "64") };
+    let (marking, pool) = (Marking { cookie: COOKIE, stream: 3 }, pool());
+    for first in [u64::from(u16::MAX) - 9, u64::from(u32::MAX) - 9, (1 << 33) - 1] {
+        let mut stream = Stream::new(&spec, SOURCE, Replica { number: 0, of: 1, seed: 1 }, Some(marking))
+            .expect("a stream");
+        stream.number = first;
+        let mut burst = Burst::new();
+        assert_eq!(stream.make(&pool, &mut burst, 32, 77), 32);
+        for (mbuf, number) in burst.iter().zip(first..) {
+            let frame = mbuf.data();
+            assert_eq!(verified(frame), 2);
+            assert_eq!(frame[56..], (number as u32).to_be_bytes());
         }
     }
 }
