@@ -347,6 +347,29 @@ fn an_interfaces_new_address_is_an_event_and_a_gid() {
 }
 
 #[test]
+fn a_forgotten_list_posts_nothing() {
+    let Some(context) = kernels() else { return };
+    let pd = Pd::new(&context).expect("a domain");
+    let buffers = Buffers::new(&pd, 8, 256).expect("buffers");
+    let cq = Cq::new(&context, CqOptions::new(16)).expect("a queue");
+    let mut qp = Qp::new(&pd, &cq, &cq, &QpOptions::new(QpKind::Rc).depth(4, 4)).expect("a queue pair");
+    qp.init(1, Access::empty()).expect("INIT");
+    let take = || buffers.take().expect("a buffer");
+    let mut receives = qp.receives().expect("its own");
+    receives.piece(1, take()).piece(2, take());
+    std::mem::forget(receives);
+    let mut receives = qp.receives().expect("its own");
+    receives.piece(3, take());
+    assert_eq!(receives.ring(), Ok(1));
+    assert_eq!(buffers.available(), buffers.count() - 1, "no doorbell told of the first two");
+    // One that is dropped.
+    let mut dropped = qp.receives().expect("its own");
+    dropped.piece(4, take());
+    drop(dropped);
+    assert_eq!(buffers.available(), buffers.count() - 1);
+}
+
+#[test]
 fn what_was_posted_comes_home_with_the_queue() {
     let Some(context) = kernels() else { return };
     let Ends { one, mut two, mut cq, buffers, .. } = connected(&context, QpKind::Rc);

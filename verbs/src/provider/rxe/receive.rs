@@ -50,7 +50,7 @@ pub(super) struct Target<'q> {
     pub(super) keys: &'q mut Keys,
     /// Pieces of a receive.
     pub(super) pieces: u32,
-    /// Of entries that are written and not given to the kernel yet. It is empty.
+    /// Of entries that are written and not given to the kernel yet.
     pub(super) waiting: &'q mut Vec<Note>,
 }
 
@@ -76,6 +76,8 @@ impl<'q> Receives<'q> {
     /// A list that is not posted if there is a reason by now: `refused`.
     pub(super) fn new(target: Target<'q>, refused: Option<PostError>) -> Self {
         target.keys.follow();
+        // Of a list that was forgotten.
+        target.waiting.clear();
         let room = target.queue.entry_bytes() - size_of::<ReceiveEntry>();
         let pieces = target.pieces.min((room / size_of::<Sge>()) as u32);
         Self { target: Target { pieces, ..target }, failed: refused }
