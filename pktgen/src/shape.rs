@@ -40,8 +40,6 @@ pub(crate) struct Shape {
     pub(crate) stamp_into: ArrayVec<u8, SUMS_MAX>,
     /// Some frames end in the middle of a word.
     pub(crate) has_odd: bool,
-    /// Packets of one size differ by their stamps alone, which are a part of one checksum at most.
-    pub(crate) is_plain: bool,
 }
 
 impl Shape {
@@ -101,18 +99,12 @@ impl Shape {
             let into = into(&|coverage| coverage.at != at && coverage.covers(at));
             Checksum { at, zero_is_none, into }
         };
-        let checksums: Vec<Checksum> = dynamic.iter().map(checksum).collect();
+        let checksums = dynamic.iter().map(checksum).collect();
         let stamp_into = into(&|coverage| stamped && coverage.over.end == first.bytes.len());
         let template = |layout: &Layout| template(layout, &edits, &dynamic, stamped);
         let templates: Vec<Template> = layouts.iter().map(template).collect::<Result<_, _>>()?;
         let has_odd = templates.iter().any(|template| !template.bytes.len().is_multiple_of(2));
-        let is_alone = |checksums: &[Checksum]| match checksums {
-            [] => true,
-            [one] => one.into.is_empty() && stamp_into[..] == [0],
-            _ => false,
-        };
-        let is_plain = edits.is_empty() && !has_odd && is_alone(&checksums);
-        Ok(Self { templates, edits, checksums, stamp_into, has_odd, is_plain })
+        Ok(Self { templates, edits, checksums, stamp_into, has_odd })
     }
 }
 

@@ -61,13 +61,7 @@ impl Mark {
     /// Whether this is the mark that is so many behind that one, both sent at once. Never where the numbers begin anew in between.
     #[inline(always)]
     pub(crate) fn is_behind(self, other: Self, count: u32) -> bool {
-        self.apart(other, count) == 0
-    }
-
-    /// Bits in which it differs from the mark that is so many behind that one.
-    #[inline(always)]
-    pub(crate) fn apart(self, other: Self, count: u32) -> u64 {
-        (self.head ^ other.head) | (self.tail ^ other.tail.wrapping_add(count.into()))
+        self.head == other.head && self.tail == other.tail.wrapping_add(count.into())
     }
 
     /// What it says, if it is one of this run.

@@ -152,7 +152,7 @@ impl Stream {
         // All packets of a burst have the same mark but for their numbers.
         let mark = self.marking.map_or(0, |marking| marking.at(now).put(&mut template.bytes));
         let base = template.sums_with(mark, &shape.stamp_into);
-        if shape.is_plain && self.marking.is_some() {
+        if shape.edits.is_empty() && !shape.has_odd && shape.checksums.len() <= 1 {
             return fill_numbered(
                 &template.bytes,
                 shape.checksums.first(),
@@ -213,14 +213,13 @@ impl Stream {
     }
 }
 
-/// Packets that differ by the numbers of their marks alone, and so in one checksum at most. Where a number is one more, the checksum is one
-/// less: as the sum goes from all ones to one with the carry, it goes from 0 to 0xfffe.
+/// Packets that differ by the numbers of their marks alone, and so in one checksum at most.
 #[inline]
 fn fill_numbered(template: &[u8], checksum: Option<&Checksum>, base: u32, burst: &mut Burst, first: u32) {
-    let (mut number, mut less) = (first, Coverage::finish(words(base) + words(first), false));
     // Their own: what is written through a frame might be a checksum's place.
     let (at, zero_is_none) =
         checksum.map_or((usize::MAX, false), |checksum| (checksum.at, checksum.zero_is_none));
+    let mut number = first;
     for mbuf in burst.iter_mut() {
         let Some(data) = mbuf.data_mut() else { return };
         copy_frame(data, template);
@@ -228,15 +227,9 @@ fn fill_numbered(template: &[u8], checksum: Option<&Checksum>, base: u32, burst:
             *bytes = number.to_be_bytes();
         }
         if let Some(bytes) = edit::window_of(data, at) {
-            let written = if zero_is_none && less == 0 { 0xffff } else { less };
-            *bytes = written.to_be_bytes();
+            *bytes = Coverage::finish(base + words(number), zero_is_none).to_be_bytes();
         }
         number = number.wrapping_add(1);
-        less = match number {
-            // Where numbers begin anew.
-            0 => Coverage::finish(words(base), false),
-            _ => less.checked_sub(1).unwrap_or(0xfffe),
-        };
     }
 }
 

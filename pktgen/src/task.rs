@@ -108,12 +108,10 @@ impl Receiver {
     /// Measures a burst that came at `now`. Packets that were sent in one burst mostly come in one: they are counted together.
     #[inline]
     pub(crate) fn measure(&mut self, burst: &Burst, now: u64) {
-        if let Some(first) = run(burst) {
-            return self.came(first, burst.len() as u32, now);
-        }
         let (mut first, mut count) = (Mark::default(), 0);
         for mbuf in burst.iter() {
-            let mark = if mbuf.is_contiguous() { plain(mbuf) } else { gathered(mbuf) };
+            let mark =
+                if mbuf.is_contiguous() { mbuf.data().last_chunk().map(Mark::of) } else { gathered(mbuf) };
             let Some(mark) = mark else { continue };
             // Whether these are marks at all is asked once for all that follow each other.
             if !mark.is_behind(first, count) {
@@ -132,23 +130,6 @@ impl Receiver {
             tracker.came_together(first.number, count, stamp::since(now, first.time));
         }
     }
-}
-
-/// The mark at the end of a packet in one segment.
-#[inline(always)]
-fn plain(mbuf: &Mbuf) -> Option<Mark> {
-    if mbuf.is_contiguous() { mbuf.data().last_chunk().map(Mark::of) } else { None }
-}
-
-/// The first mark of packets that were sent in one burst and came in one, without others.
-#[inline(always)]
-fn run(mbufs: &[Mbuf]) -> Option<Mark> {
-    let first = plain(mbufs.first()?)?;
-    let mut apart = 0;
-    for (mbuf, count) in mbufs.iter().zip(0..) {
-        apart |= plain(mbuf)?.apart(first, count);
-    }
-    (apart == 0).then_some(first)
 }
 
 /// The mark at the end of the last segments.
@@ -268,31 +249,5 @@ mod tests {
         receiver.measure(&burst, 126);
         let duplicates = returns.iter().map(|(counters, _)| counters.read().duplicates);
         assert_eq!(duplicates.collect::<Vec<_>>(), [2, 5]);
-    }
-    #[test]
-    fn a_run_has_marks_that_all_follow() {
-        let pool = MbufPool::builder("returns", 64).build_anonymous().expect("a pool");
-        let marked = |number: u64, mark: Mark| {
-            let mut mbuf = pool.alloc().expect("an mbuf");
-            let mut bytes = [7; 60];
-            mark.put(&mut bytes);
-            assert!(mbuf.append_slice(&bytes[..if number == 99 { 15 } else { 60 }]));
-            mbuf
-        };
-        let mark = |number| Mark::new(COOKIE, 1, 100, number);
-        let all = || (0..5).map(|number| marked(number, mark(number))).collect::<Vec<_>>();
-        assert_eq!((run(&all()), run(&[])), (Some(mark(0)), None));
-        let others = [
-            marked(0, mark(7)),
-            marked(0, Mark::new(COOKIE + 1, 1, 100, 2)),
-            marked(0, Mark::new(COOKIE, 2, 100, 2)),
-            marked(0, Mark::new(COOKIE, 1, 101, 2)),
-            marked(99, mark(2)),
-        ];
-        for other in others {
-            let mut mbufs = all();
-            mbufs[2] = other;
-            assert_eq!(run(&mbufs), None);
-        }
     }
 }
