@@ -27,7 +27,7 @@ use pollux_port::{Link, MacAddress, PortConfig, PortError, PortInfo, RxOffloads,
 use crate::af_packet::{JOINED_MAX, Wire, refused};
 use crate::lend::Shelf;
 use crate::{mac_from_name, offload};
-use rx::{Frames, Next, ReplayRx, Replayed, SilentRx};
+use rx::{Frames, ReplayRx, Replayed, SilentRx};
 use tx::{CaptureFile, DroppingTx, FileTx};
 
 /// Where an rx queue's frames come from.
@@ -252,10 +252,9 @@ impl PortDriver for PcapPort {
                     reader.ok_or_else(|| PortError::device("set up the queue", "its file is in use"))?;
                 Box::new(ReplayRx::new(Frames::File { reader, told: *looked_through }, setup))
             }
-            Some(Source::Infinite(replayed)) => Box::new(ReplayRx::new(
-                Frames::Memory { replayed: replayed.clone(), next: Next::default() },
-                setup,
-            )),
+            Some(Source::Infinite(replayed)) => {
+                Box::new(ReplayRx::new(Frames::Memory { replayed: replayed.clone(), next: 0 }, setup))
+            }
             Some(&Source::Wire(wire)) => Box::new(self.wires[wire].rx(0, setup)?),
         })
     }

@@ -44,13 +44,6 @@ impl Replayed {
     }
 }
 
-/// Where a queue is in the frames of a file: at the next one's number and place.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Next {
-    index: usize,
-    start: usize,
-}
-
 /// Where frames come from.
 #[derive(Debug)]
 pub(super) enum Frames {
@@ -58,7 +51,7 @@ pub(super) enum Frames {
     /// that is cut off.
     File { reader: Lent<Box<PcapReader>>, told: bool },
     /// Again and again.
-    Memory { replayed: Arc<Replayed>, next: Next },
+    Memory { replayed: Arc<Replayed>, next: usize },
 }
 
 /// An rx queue that replays a file.
@@ -118,17 +111,24 @@ trait Source {
 struct Round<'a> {
     bytes: &'a [u8],
     ends: &'a [usize],
-    next: Next,
+    /// The next one, and where it begins.
+    next: usize,
+    start: usize,
+}
+
+impl<'a> Round<'a> {
+    fn new(replayed: &'a Replayed, next: usize) -> Self {
+        let start = next.checked_sub(1).map_or(0, |before| replayed.ends[before]);
+        Self { bytes: &replayed.bytes, ends: &replayed.ends, next, start }
+    }
 }
 
 impl Source for Round<'_> {
     #[inline(always)]
     fn next(&mut self) -> Option<&[u8]> {
-        let Next { index, start } = self.next;
-        let end = *self.ends.get(index)?;
-        let frame = self.bytes.get(start..end)?;
-        self.next =
-            if index + 1 < self.ends.len() { Next { index: index + 1, start: end } } else { Next::default() };
+        let end = *self.ends.get(self.next)?;
+        let frame = self.bytes.get(self.start..end)?;
+        (self.next, self.start) = if self.next + 1 < self.ends.len() { (self.next + 1, end) } else { (0, 0) };
         Some(frame)
     }
 }
@@ -206,7 +206,7 @@ impl RxBurst for ReplayRx {
                 &mut Once { reader, told, port: *port, counters, ended },
             ),
             Frames::Memory { replayed, next } => {
-                let mut round = Round { bytes: &replayed.bytes, ends: &replayed.ends, next: *next };
+                let mut round = Round::new(replayed, *next);
                 let moved = fill(mbufs, pool, *scatter, counters, &mut round);
                 *next = round.next;
                 moved
