@@ -131,13 +131,7 @@ impl Sum {
     #[inline]
     #[must_use]
     pub const fn is_valid(self) -> bool {
-        // Folding keeps the remainder of a division by 0xffff, which is to be none, of a sum that is not 0. What can be divided is what a
-        // product with the inverse, as numbers of 64 bits multiply, keeps as small as the quotient is.
-        const DIVISOR: u64 = 0xffff;
-        const INVERSE: u64 = 0xfffe_fffe_fffe_ffff;
-        const _: () = assert!(DIVISOR.wrapping_mul(INVERSE) == 1);
-        // Without 0: that is below the rest.
-        self.0.wrapping_mul(INVERSE).wrapping_sub(1) < u64::MAX / DIVISOR
+        self.fold_raw() == 0xffff
     }
 }
 

@@ -13,28 +13,6 @@ fn plain(bytes: &[u8]) -> u16 {
 }
 
 #[test]
-fn what_is_valid_folds_to_all_ones() {
-    let (mut state, mut valid) = (1_u64, 0);
-    let mut check = |sum: u64| {
-        valid += u32::from(Sum(sum).is_valid());
-        assert_eq!(Sum(sum).is_valid(), Sum(sum).fold_raw() == 0xffff, "{sum:#x}");
-    };
-    for sum in [0, 1, 0xfffe, 0xffff, 0x1_0000, u64::MAX - 1, u64::MAX, u64::MAX / 0xffff, 1 << 63] {
-        check(sum);
-    }
-    for _ in 0..100_000 {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        check(state);
-        // A multiple, and its neighbours.
-        let multiple = state - state % 0xffff;
-        for near in [multiple, multiple.wrapping_sub(1), multiple.wrapping_add(1)] {
-            check(near);
-        }
-    }
-    assert!(valid >= 100_000, "{valid}");
-}
-
-#[test]
 fn rfc_1071_example() {
     let sum = Sum::of(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]);
     assert_eq!(sum.fold(), 0xddf2);
