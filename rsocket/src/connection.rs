@@ -39,7 +39,6 @@ pub(crate) struct Parts {
     sends: Mr,
     sizes: Sizes,
     maps: u16,
-    provider: Provider,
 }
 
 impl Parts {
@@ -73,7 +72,6 @@ impl Parts {
             pd,
             sizes,
             maps: options.maps,
-            provider: context.provider(),
         };
         receive(&mut parts.qp, receives)?;
         Ok(parts)
@@ -153,7 +151,7 @@ impl Connection {
     }
 
     pub(crate) fn provider(&self) -> Provider {
-        self.parts.provider
+        self.parts.pd.context().provider()
     }
 
     /// Why it failed, once.

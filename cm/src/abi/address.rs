@@ -50,9 +50,10 @@ pub(crate) fn widen(bytes: &[u8; IP_BYTES]) -> [u8; ADDRESS_BYTES] {
 }
 
 /// One of IP in a room for that alone.
-pub(crate) fn encode_ip(address: SocketAddr) -> [u8; IP_BYTES] {
-    let (wide, _) = encode(address);
-    *wide.first_chunk().unwrap_or(&[0; IP_BYTES])
+pub(crate) fn narrow(wide: &[u8; ADDRESS_BYTES]) -> [u8; IP_BYTES] {
+    let mut bytes = [0; IP_BYTES];
+    bytes.copy_from_slice(&wide[..IP_BYTES]);
+    bytes
 }
 
 /// The address; `None` of another family.

@@ -3,8 +3,8 @@
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use pollux_uverbs::abi::connection::{
-    ADDRESS_BYTES, ConnParam, EventResp, IP_BYTES, PathData, QpAttr, QueryAddrResp, QueryRouteResp, UdParam,
-    UserPath, event, space,
+    ADDRESS_BYTES, ConnParam, EventResp, PathData, QpAttr, QueryAddrResp, QueryRouteResp, UdParam, UserPath,
+    event, space,
 };
 use pollux_uverbs::abi::memory::AhAttr;
 use pollux_verbs::{Errno, Path, QpAttributes};
@@ -110,20 +110,19 @@ const EXACTLY: u8 = 2;
 /// `ucma_query_route`, `ucma_copy_iboe_route`; `drivers/infiniband/core/uverbs_marshall.c`, `ib_copy_path_rec_to_user`.
 pub(super) fn route(state: &State, id: u32) -> Result<QueryRouteResp, Errno> {
     let told = addresses(state, id, false);
-    let (local, peer) = (address::decode(&told.src_addr), address::decode(&told.dst_addr));
-    let ip = |address: Option<SocketAddr>| address.map_or([0; IP_BYTES], address::encode_ip);
     let mut answer = QueryRouteResp {
         node_guid: told.node_guid,
-        src_addr: ip(local),
-        dst_addr: ip(peer),
+        src_addr: address::narrow(&told.src_addr),
+        dst_addr: address::narrow(&told.dst_addr),
         port_num: told.port_num,
         ..QueryRouteResp::default()
     };
     if state.software.node(id.into()).is_none() {
         return Ok(answer);
     }
-    let gid = |address: Option<SocketAddr>| address.map_or([0; 16], |address| gid_of(address.ip()));
-    let ends = UserPath { sgid: gid(local), dgid: gid(peer), pkey: [0xff; 2], ..UserPath::default() };
+    let gid = |address| address::decode(address).map_or([0; 16], |address| gid_of(address.ip()));
+    let (sgid, dgid) = (gid(&told.src_addr), gid(&told.dst_addr));
+    let ends = UserPath { sgid, dgid, pkey: [0xff; 2], ..UserPath::default() };
     let found = state.software.path(id.into()).map_err(super::errno)?;
     answer.num_paths = u32::from(found.is_some());
     answer.ib_route[0] = found.map_or(ends, |(path, mtu)| UserPath {
