@@ -11,8 +11,8 @@ use std::sync::{Arc, Weak};
 
 use pollux_cm::Id;
 use pollux_verbs::{
-    Access, Buf, CompletionChannel, Cq, CqOptions, Mr, Pd, PostError, Provider, Qp, QpKind, QpOptions,
-    VerbsError, WcStatus,
+    Access, Buf, CompletionChannel, Cq, CqOptions, Mr, Pd, PostError, Qp, QpKind, QpOptions, VerbsError,
+    WcStatus,
 };
 
 use crate::error::RsError;
@@ -150,8 +150,8 @@ impl Connection {
         &self.parts.channel
     }
 
-    pub(crate) fn provider(&self) -> Provider {
-        self.parts.pd.context().provider()
+    pub(crate) fn is_software(&self) -> bool {
+        self.parts.pd.context().provider().is_software()
     }
 
     /// Why it failed, once.

@@ -96,6 +96,10 @@ impl Source for Shared {
         Some(&self.sleepers)
     }
 
+    fn is_software(&self) -> bool {
+        self.lock().is_software()
+    }
+
     fn nap(&self) -> Duration {
         wait::nap(&self.manager, self.lock().is_settled())
     }
@@ -236,6 +240,13 @@ impl RsDatagramSocket {
     pub fn set_nonblocking(&self, on: bool) -> io::Result<()> {
         self.0.lock().options.nonblocking = on;
         Ok(())
+    }
+
+    /// Whether a device that it has sent through or is bound to is one in software: as
+    /// [`RsStream::is_software`](crate::RsStream::is_software).
+    #[must_use]
+    pub fn is_software(&self) -> bool {
+        self.0.lock().is_software()
     }
 
     /// Our address, unspecified as long as the socket is bound to any and not connected.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pollux_cm::{ConnectionParameters, EventChannel, EventKind, Id, Manager, PortSpace};
-use pollux_verbs::{CompletionChannel, Errno, Mr, Provider};
+use pollux_verbs::{CompletionChannel, Errno, Mr};
 
 use crate::connection::{Connection, Parts};
 use crate::error::RsError;
@@ -245,9 +245,9 @@ impl End {
         }
     }
 
-    /// The provider of the device that the connection has.
-    pub(crate) fn provider(&self) -> Option<Provider> {
-        self.connection().map(Connection::provider)
+    /// Threads of the kernel do the work of the connection's device.
+    pub(crate) fn is_software(&self) -> bool {
+        self.connection().is_some_and(Connection::is_software)
     }
 
     /// The connection is made, or will not be.

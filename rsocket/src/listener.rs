@@ -91,6 +91,11 @@ impl Source for RsListener {
         None
     }
 
+    /// It waits for the connection manager.
+    fn is_software(&self) -> bool {
+        false
+    }
+
     fn nap(&self) -> Duration {
         wait::nap(&self.manager, false)
     }

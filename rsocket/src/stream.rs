@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use pollux_cm::Manager;
-use pollux_verbs::Provider;
 
 use crate::end::{End, Readiness};
 use crate::error::RsError;
@@ -51,7 +50,7 @@ impl Source for Shared {
     }
 
     fn is_software(&self) -> bool {
-        self.lock().provider().is_some_and(Provider::is_software)
+        self.lock().is_software()
     }
 
     fn nap(&self) -> Duration {
@@ -200,11 +199,11 @@ impl RsStream {
         self.0.lock().options
     }
 
-    /// The provider of the device that it leads to, while there is a connection. Who calls again and again instead of waiting yields the
-    /// processor in between where the device is [software](Provider::is_software).
+    /// Whether it has a connection over a device in software: who calls again and again there, instead of waiting, yields the processor in
+    /// between ([`Provider::is_software`](pollux_verbs::Provider::is_software)).
     #[must_use]
-    pub fn provider(&self) -> Option<Provider> {
-        self.0.lock().provider()
+    pub fn is_software(&self) -> bool {
+        self.0.lock().is_software()
     }
 
     /// The peer's address.

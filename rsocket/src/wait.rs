@@ -22,9 +22,7 @@ pub(crate) trait Source {
     /// Those who sleep until its event comes, if there can be several: there is one event for all.
     fn sleepers(&self) -> Option<&Sleepers>;
     /// Whether what is waited for is done by threads of the kernel, which need a processor.
-    fn is_software(&self) -> bool {
-        false
-    }
+    fn is_software(&self) -> bool;
     /// How long it may sleep.
     fn nap(&self) -> Duration;
 }
@@ -126,6 +124,7 @@ pub(crate) fn until<T>(
 ) -> Option<T> {
     let begin = Instant::now();
     let sleepers: Vec<&Sleepers> = sources.iter().filter_map(|source| source.sleepers()).collect();
+    let is_software = sources.iter().any(|source| source.is_software());
     let mut events: Vec<EventSource> = Vec::new();
     loop {
         sources.iter().for_each(|source| source.advance(false));
@@ -140,7 +139,7 @@ pub(crate) fn until<T>(
             return attempt();
         }
         if now.duration_since(begin) < spin {
-            if sources.iter().any(|source| source.is_software()) {
+            if is_software {
                 std::thread::yield_now();
             } else {
                 std::hint::spin_loop();
@@ -218,6 +217,10 @@ mod tests {
 
         fn sleepers(&self) -> Option<&Sleepers> {
             Some(self.sleepers)
+        }
+
+        fn is_software(&self) -> bool {
+            false
         }
 
         fn nap(&self) -> Duration {

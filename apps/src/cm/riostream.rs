@@ -137,7 +137,7 @@ fn send(
 /// Waits for the marker.
 fn receive(bench: &mut Bench<'_>, Mapped { direct, map }: &Mapped, marker: u8) -> Result<(), Failure> {
     let last = map.bytes() - 1;
-    let (turn, mut tries) = (turn(direct), 0_u32);
+    let (turn, mut tries) = (turn(direct.is_software()), 0_u32);
     while map.load8(last) != marker {
         std::hint::spin_loop();
         tries = tries.wrapping_add(1);

@@ -14,7 +14,6 @@ use pollux_bringup::program::{say, tell};
 use pollux_cm::Manager;
 use pollux_eal::LcoreContext;
 use pollux_rsocket::{PollEntry, RsListener, RsOptions, RsStream, poll};
-use pollux_verbs::Provider;
 
 use super::address::Format;
 use super::table::{count_of, count_text, size_text};
@@ -24,7 +23,7 @@ use crate::rdma::Failure;
 /// How long a call waits before a stop is looked for.
 pub const LOOK: Duration = Duration::from_millis(50);
 /// How many attempts fail at once before others have a turn.
-pub const TRIES: u32 = 64;
+const TRIES: u32 = 64;
 /// Half of the buffers, if nothing else is said.
 pub const BUFFER: usize = 1 << 19;
 /// How many bytes both ends exchange before the clock starts.
@@ -189,8 +188,8 @@ fn sizes(all: bool) -> Vec<usize> {
 }
 
 /// After how many attempts that fail others have a turn: at once where they do what is waited for.
-pub fn turn(stream: &RsStream) -> u32 {
-    if stream.provider().is_some_and(Provider::is_software) { 1 } else { TRIES }
+pub fn turn(is_software: bool) -> u32 {
+    if is_software { 1 } else { TRIES }
 }
 
 /// A connection, over RDMA or TCP.
@@ -465,7 +464,7 @@ impl<'a> Bench<'a> {
         mut part: impl FnMut(&mut Stream, usize) -> io::Result<usize>,
     ) -> Result<(), Failure> {
         let turn = match stream {
-            Stream::Rdma(stream) => turn(stream),
+            Stream::Rdma(stream) => turn(stream.is_software()),
             Stream::Tcp(_) => TRIES,
         };
         let (mut done, mut tries) = (0, 0_u32);

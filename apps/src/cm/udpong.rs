@@ -27,7 +27,7 @@ use pollux_eal::LcoreContext;
 
 use super::address::Format;
 use super::manager::run_with_keys;
-use super::stream::{BUFFER, LOOK, TRIES, Test};
+use super::stream::{BUFFER, LOOK, Test, turn};
 use super::table::{count_of, count_text, size_text};
 use crate::number::within;
 use crate::rdma::Failure;
@@ -142,7 +142,7 @@ impl End<'_> {
         deadline: Option<Instant>,
         mut attempt: impl FnMut(&Socket) -> io::Result<T>,
     ) -> Result<Option<T>, Failure> {
-        let mut tries = 0_u32;
+        let (turn, mut tries) = (turn(self.socket.is_software()), 0_u32);
         loop {
             match attempt(&self.socket) {
                 Ok(done) => return Ok(Some(done)),
@@ -158,7 +158,7 @@ impl End<'_> {
             if self.waits || deadline.is_some() {
                 self.socket.wait(receives, left.min(LOOK)).map_err(|error| failed(None, &error))?;
                 self.look()?;
-            } else if tries.is_multiple_of(TRIES) {
+            } else if tries.is_multiple_of(turn) {
                 self.look()?;
                 std::thread::yield_now();
             }

@@ -265,6 +265,10 @@ impl Queue {
         Ok(self.channel.clone())
     }
 
+    pub(crate) fn is_software(&self) -> bool {
+        self.pd.context().provider().is_software()
+    }
+
     /// Takes the event, if it came. Whether it did.
     pub(crate) fn disarm(&mut self) -> Result<bool, RsError> {
         let was_armed = self.armed;

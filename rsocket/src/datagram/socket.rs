@@ -510,6 +510,11 @@ impl Socket {
         self.queues.iter().enumerate().filter(|(at, _)| !self.broken.contains(at)).map(|(_, queue)| queue)
     }
 
+    /// Threads of the kernel do the work of one of its devices.
+    pub(crate) fn is_software(&self) -> bool {
+        self.queues.iter().any(Queue::is_software)
+    }
+
     /// Nothing is being resolved.
     pub(crate) fn is_settled(&self) -> bool {
         self.resolving.is_empty()

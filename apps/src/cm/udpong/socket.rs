@@ -34,6 +34,12 @@ impl Socket {
         Ok(Self::Rdma(RsDatagramSocket::bind_with(manager, local, &options)?))
     }
 
+    /// Whether threads of the kernel do the work of its RDMA device.
+    #[must_use]
+    pub fn is_software(&self) -> bool {
+        matches!(self, Self::Rdma(socket) if socket.is_software())
+    }
+
     /// Sets the only peer.
     ///
     /// # Errors
