@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::run::{Outcome, TARGET, cargo, must, root};
+use crate::run::{Outcome, TARGET, cargo, must, root, target_dir};
 use crate::{tidy, waiting};
 
 /// Formatting, clippy, layout rules, packages, documentation and tests, in that order.
@@ -59,8 +59,10 @@ pub(crate) fn loom(preemptions: Option<u32>) -> Outcome {
 pub(crate) const LOCK_FREE_CRATES: &[&str] = &["ring"];
 
 /// The unit tests of the unsafe crates, those in `src`, under both sanitizers; what only tests in `tests/` reach is not covered. The flags are unstable, hence `RUSTC_BOOTSTRAP`; the sanitized
-/// code is only ever a test.
+/// code is only ever a test. It is built apart: `RUSTC_BOOTSTRAP` changes what build scripts of macros find out, and would have all else
+/// built again that stands on these.
 pub(crate) fn sanitize() -> Outcome {
+    let folder = target_dir().join("sanitize");
     let lock_free = LOCK_FREE_CRATES.to_vec();
     for (sanitizer, packages) in [("address", tidy::unsafe_libraries()), ("thread", lock_free)] {
         let mut command = cargo(&["test", "--lib", "--target", TARGET]);
@@ -80,6 +82,7 @@ pub(crate) fn sanitize() -> Outcome {
         }
         must(
             command
+                .env("CARGO_TARGET_DIR", &folder)
                 .env("RUSTC_BOOTSTRAP", "1")
                 .env("RUSTFLAGS", flags)
                 .env("TSAN_OPTIONS", format!("suppressions={}", root().join("xtask/tsan.supp").display())),
