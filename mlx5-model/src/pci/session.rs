@@ -36,12 +36,14 @@ pub(super) struct Session {
     pub(super) memory: Arc<GuestMemory>,
     pub(super) vectors: Vectors,
     pub(super) all: All,
+    /// A store came after which no device was stepped yet.
+    has_work: bool,
 }
 
 impl Session {
     pub(super) fn new(function: Function, memory: Arc<GuestMemory>, all: All) -> Self {
         let vectors = Vectors::connect(&function, function.device().vectors());
-        Self { function, memory, vectors, all }
+        Self { function, memory, vectors, all, has_work: false }
     }
 
     /// Forgets a machine: what it set up is gone.
@@ -79,8 +81,19 @@ impl Session {
                     connection.refuse(&request.header, errno.cast_unsigned())?;
                 }
             }
+            // Programs ring more often than all devices can be stepped where nobody waits for the answer: what has come is taken first, or
+            // a read would wait behind it for so long that the machine gives up.
+            if self.has_work && !connection.has_more() {
+                self.step();
+            }
         }
         Ok(())
+    }
+
+    /// Has all devices do what a store has brought.
+    fn step(&mut self) {
+        let work = std::mem::take(&mut self.has_work);
+        let _ = (0..STEPS_MAX).try_for_each(|_| (work && self.all.step_all()).then_some(()));
     }
 
     /// What the reply to a command says, behind its header.
@@ -116,7 +129,13 @@ impl Session {
                 Ok(IrqInfo { argsz: bytes::<IrqInfo>(), flags, index, count }.as_bytes().to_vec())
             }
             command::REGION_READ if asks => self.region_read(body),
-            command::REGION_WRITE => self.region_write(body),
+            command::REGION_WRITE => {
+                let answer = self.region_write(body)?;
+                if asks {
+                    self.step();
+                }
+                Ok(answer)
+            }
             command::DMA_MAP => self.dma_map(body, std::mem::take(&mut request.descriptors)),
             command::DMA_UNMAP => self.dma_unmap(body),
             command::DEVICE_SET_IRQS => {
@@ -162,8 +181,7 @@ impl Session {
         }
         match access.region {
             VFIO_PCI_BAR0_REGION_INDEX => {
-                let work = self.function.bar_write(access.offset, data);
-                let _ = (0..STEPS_MAX).try_for_each(|_| (work && self.all.step_all()).then_some(()));
+                self.has_work |= self.function.bar_write(access.offset, data);
             }
             VFIO_PCI_CONFIG_REGION_INDEX => self.function.config_write(access.offset, data),
             _ => {}

@@ -47,6 +47,11 @@ impl Connection {
         self.stream.set_write_timeout(patience)
     }
 
+    /// Whether the next message, or a part of it, is there.
+    pub(in super::super) fn has_more(&self) -> bool {
+        rustix::io::ioctl_fionread(&self.stream).is_ok_and(|bytes| bytes > 0)
+    }
+
     /// Waits for the next command. `None` when the peer has ended the connection between two messages.
     pub(in super::super) fn receive(&mut self) -> Result<Option<Request>, Broken> {
         let mut header = Header::default();
