@@ -110,7 +110,7 @@ impl Drivers {
     #[must_use]
     pub fn new() -> Self {
         let mut built_in = soft::entries();
-        let exclusive = &[("wire", Exclusive::WIRE)];
+        let exclusive = &[("wire", Exclusive::WIRE), ("wire2", Exclusive::WIRE)];
         mlx5::carry();
         built_in.push(Entry { name: MODEL.into(), read: Arc::new(mlx5::model), exclusive });
         Self { built_in, own: Vec::new() }

@@ -12,7 +12,6 @@ use zerocopy::IntoBytes;
 
 use crate::handle::{Object, ObjectKind};
 use crate::pd::Pd;
-use crate::port::PORT;
 use crate::qp::path;
 use crate::session::Session;
 
@@ -32,7 +31,8 @@ impl Session {
         let request: CreateAh = command.request()?;
         let room = command.driver_out.room();
         let told = offset_of!(CreateAhAnswer, reserved);
-        if u64::from(request.attr.port_num) != PORT {
+        let port = request.attr.port_num;
+        if !self.core.is_port(port) {
             return Err(Errno::EINVAL);
         }
         // RoCE has global addresses alone, and nobody has the GID of all zeros.
@@ -41,10 +41,10 @@ impl Session {
         }
         let core = Arc::clone(&self.core);
         self.handles.get::<Pd>(request.pd_handle)?;
-        if let Some(neighbours) = &core.neighbours {
+        if let Some(neighbours) = core.outlet(port.into())?.neighbours {
             neighbours.announce();
         }
-        let dmac = core.destination(request.attr.grh.sgid_index, &request.attr.grh.dgid)?;
+        let dmac = core.destination(port, request.attr.grh.sgid_index, &request.attr.grh.dgid)?;
         // Linux's driver is asked last: `drivers/infiniband/core/verbs.c`, `rdma_create_user_ah`.
         path::rate(&core, request.attr.static_rate)?;
         if room < told {

@@ -118,6 +118,13 @@ impl Caps {
         field.get(&self.atomic)
     }
 
+    /// Whether the function's port is to become another's second one, so that it does no RDMA of its own. Source: Linux
+    /// `include/linux/mlx5/driver.h`, `mlx5_core_is_mp_slave`.
+    pub(crate) fn is_second_function(&self) -> bool {
+        self.general(GeneralCaps::AFFILIATE_NIC_VPORT_CRITERIA) != 0
+            && self.general(GeneralCaps::NUM_VHCA_PORTS) <= 1
+    }
+
     /// Whether it asks for pages by key and address.
     pub(crate) fn pages_on_demand(&self) -> bool {
         self.has(GeneralCaps::PG) && paging::BY_MEMORY.is_set(&self.paging)

@@ -196,7 +196,7 @@ fn context_answer(core: &Core, granted: &Granted) -> Result<ContextAnswer, Errno
         max_send_wqebb: caps.count(GeneralCaps::LOG_MAX_QP_SZ),
         max_recv_wr: caps.count(GeneralCaps::LOG_MAX_QP_SZ),
         max_srq_recv_wr: caps.count(GeneralCaps::LOG_MAX_SRQ_SZ),
-        num_ports: caps.general(GeneralCaps::NUM_PORTS) as u16,
+        num_ports: core.ports().into(),
         flow_action_flags: 0,
         comp_mask: mask,
         response_length: 0,

@@ -2,10 +2,11 @@
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use pollux_uverbs::Errno;
 use pollux_uverbs::abi::flags::QpMask;
+use pollux_uverbs::abi::ioctl_verbs::GidEntry;
 use pollux_uverbs::abi::memory::CreateAh;
 use pollux_uverbs::abi::queue_pair::{ModifyQp, QpDest};
 use pollux_uverbs::abi::write;
@@ -16,13 +17,16 @@ use crate::clock::Clock;
 use crate::dm::page::DevicePages;
 use crate::event::queue::EventQueue;
 use crate::firmware::note_unanswered;
+use crate::gid::Gids;
+use crate::joined::{Joined, SECOND};
 use crate::loopback::LocalLoopback;
 use crate::neighbour::{Neighbours, ip, named_mac};
 use crate::object_counts::ObjectCounts;
 use crate::own::{OwnNumbers, OwnObjects};
 use crate::paging::Paging;
-use crate::port::Port;
+use crate::port::{PORT, Port};
 use crate::profile::DoorProfile;
+use crate::queue_counters::QueueCounters;
 use crate::rate::Rates;
 use crate::start::{self, LentPages};
 use crate::steering::Steering;
@@ -33,9 +37,11 @@ use crate::xrcd::domain::XrcDomains;
 pub(crate) struct Core {
     pub(crate) adapter: Arc<Adapter>,
     pub(crate) profile: DoorProfile,
-    pub(crate) port: Port,
+    pub(crate) port: Arc<Port>,
     /// The kernel's own network at the port, where there is one.
     pub(crate) neighbours: Option<Arc<Neighbours>>,
+    /// A second port.
+    pub(crate) joined: OnceLock<Joined>,
     pub(crate) xrc: XrcDomains,
     pub(crate) device_pages: DevicePages,
     /// What queue pairs of XRC need beside their own parts; made with the first one.
@@ -91,14 +97,51 @@ impl Core {
         }
     }
 
-    /// The MAC to which packets go from the GID at `index` to the GID `destination`, as far as it is known.
-    pub(crate) fn destination(&self, index: u8, destination: &[u8; 16]) -> Result<[u8; 6], Errno> {
-        let source = self.port.gid(&self.caps, index.into()).map_err(|_| Errno::EINVAL)?;
+    /// How many ports the RDMA device has.
+    pub(crate) fn ports(&self) -> u8 {
+        if self.joined.get().is_some() { 2 } else { 1 }
+    }
+
+    /// Whether there is a port of that number.
+    pub(crate) fn is_port(&self, number: u8) -> bool {
+        (1..=self.ports()).contains(&number)
+    }
+
+    /// The port of that number, with all that is its own; `EINVAL` where there is none.
+    pub(crate) fn outlet(&self, number: u64) -> Result<Outlet<'_>, Errno> {
+        match (number, self.joined.get()) {
+            (PORT, _) => Ok(Outlet {
+                adapter: &self.adapter,
+                port: &self.port,
+                gids: &self.port.gids,
+                neighbours: self.neighbours.as_ref(),
+                counters: &self.port.counters,
+            }),
+            (SECOND, Some(joined)) => Ok(Outlet {
+                adapter: &joined.adapter,
+                port: &joined.port,
+                gids: &joined.gids,
+                neighbours: joined.neighbours.as_ref(),
+                counters: &joined.counters,
+            }),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    /// An entry of a port's GID table; `ENODATA` when it is empty.
+    pub(crate) fn gid(&self, port: u64, index: u64) -> Result<GidEntry, Errno> {
+        let Outlet { port, gids, .. } = self.outlet(port)?;
+        gids.get(port.gid_table_len(&self.caps), index)
+    }
+
+    /// The MAC to which packets go from the GID at a port's `index` to the GID `destination`, as far as it is known.
+    pub(crate) fn destination(&self, port: u8, index: u8, destination: &[u8; 16]) -> Result<[u8; 6], Errno> {
+        let source = self.gid(port.into(), index.into()).map_err(|_| Errno::EINVAL)?;
         if let Some(mac) = named_mac(destination) {
             return Ok(mac);
         }
         let source: [u8; 16] = zerocopy::transmute!(source.gid);
-        let neighbours = self.neighbours.as_ref().ok_or(Errno::ENETUNREACH)?;
+        let neighbours = self.outlet(port.into())?.neighbours.ok_or(Errno::ENETUNREACH)?;
         neighbours.lookup(&source, destination).inspect_err(|errno| {
             if *errno == Errno::ETIMEDOUT {
                 note_unanswered(ip(destination));
@@ -115,14 +158,17 @@ impl Core {
         request: &[u8],
         management_domain: impl FnOnce() -> Option<u32>,
     ) {
-        let Some(neighbours) = self.neighbours.as_ref().filter(|_| !self.firmware.is_gone()) else { return };
+        if self.firmware.is_gone() {
+            return;
+        }
         let mut waits = true;
         let paths = match command {
             write::CREATE_AH => match CreateAh::read_from_prefix(request) {
                 Ok((CreateAh { attr, pd_handle, .. }, _)) => {
                     let has_management = self.management.load(Ordering::Relaxed);
                     waits = !has_management || management_domain() != Some(pd_handle);
-                    [(attr.is_global != 0).then_some((attr.grh.sgid_index, attr.grh.dgid)), None]
+                    let path = (attr.port_num, attr.grh.sgid_index, attr.grh.dgid);
+                    [(attr.is_global != 0).then_some(path), None]
                 }
                 Err(_) => return,
             },
@@ -130,7 +176,8 @@ impl Core {
                 Ok((ModifyQp { attr_mask, dest, alt_dest, .. }, _)) => {
                     let mask = QpMask::from_bits_retain(attr_mask);
                     let path = |bit, dest: QpDest| {
-                        (mask.contains(bit) && dest.is_global != 0).then_some((dest.sgid_index, dest.dgid))
+                        let path = (dest.port_num, dest.sgid_index, dest.dgid);
+                        (mask.contains(bit) && dest.is_global != 0).then_some(path)
                     };
                     [path(QpMask::AV, dest), path(QpMask::ALT_PATH, alt_dest)]
                 }
@@ -138,9 +185,10 @@ impl Core {
             },
             _ => return,
         };
-        for (index, destination) in paths.into_iter().flatten() {
+        for (port, index, destination) in paths.into_iter().flatten() {
             if named_mac(&destination).is_none()
-                && let Ok(source) = self.port.gid(&self.caps, index.into())
+                && let Ok(source) = self.gid(port.into(), index.into())
+                && let Ok(Outlet { neighbours: Some(neighbours), .. }) = self.outlet(port.into())
             {
                 let source: [u8; 16] = zerocopy::transmute!(source.gid);
                 if waits {
@@ -202,7 +250,10 @@ impl Core {
         if let Some(own) = self.own.lock().unwrap_or_else(PoisonError::into_inner).take() {
             own.end(self);
         }
-        self.port.end(firmware);
+        if let Some(joined) = self.joined.get() {
+            joined.end(self);
+        }
+        self.port.end(firmware, &self.caps);
         if self.general_uid != 0 {
             start::destroy_user_context(firmware, self.general_uid);
         }
@@ -213,10 +264,24 @@ impl Core {
     }
 }
 
+/// A port of the RDMA device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outlet<'a> {
+    /// The function whose port it is.
+    pub(crate) adapter: &'a Arc<Adapter>,
+    pub(crate) port: &'a Arc<Port>,
+    pub(crate) gids: &'a Gids,
+    pub(crate) neighbours: Option<&'a Arc<Neighbours>>,
+    /// Of the first function, whichever has the port.
+    pub(crate) counters: &'a QueueCounters,
+}
+
 /// What keeps the device up. Interrupts hold the [`Core`] alone, so that none of them brings the device down.
 #[derive(Debug)]
 pub(crate) struct Life {
     pub(crate) core: Arc<Core>,
+    /// Of the function that has the second port: it goes down after this one.
+    pub(crate) second: OnceLock<Arc<Life>>,
 }
 
 impl Drop for Life {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use pollux_mlx5_abi::caps::general::GeneralCaps;
 use pollux_mlx5_abi::eqe::event;
@@ -18,6 +18,7 @@ use crate::error::KernelError;
 use crate::event::Events;
 use crate::event::queue::{ASYNC_EVENTS, EventQueue};
 use crate::firmware::Firmware;
+use crate::joined::{Joined, SECOND};
 use crate::loopback::LocalLoopback;
 use crate::neighbour::{Neighbours, Network};
 use crate::paging::Paging;
@@ -137,7 +138,8 @@ impl Kernel {
             paging: Arc::new(Paging::new(Arc::clone(&adapter))),
             adapter,
             profile,
-            port: loaded.port,
+            port: Arc::new(loaded.port),
+            joined: OnceLock::new(),
             neighbours: loaded.neighbours,
             xrc: XrcDomains::default(),
             device_pages: DevicePages::default(),
@@ -167,7 +169,40 @@ impl Kernel {
             };
             core.firmware.queue.on_interrupt(vector, Arc::new(handler));
         }
-        Arc::new(Self { life: Arc::new(Life { core }) })
+        Arc::new(Self { life: Arc::new(Life { core, second: OnceLock::new() }) })
+    }
+
+    /// Makes the port of another function of the card, `second`, the second port of this one's RDMA device, as Linux does in its multiport
+    /// mode: its link and its addresses become those of port 2, its events are told as those of port 2. The other function keeps its
+    /// Ethernet; it lives as long as this one.
+    ///
+    /// Contexts that are open already may not notice.
+    ///
+    /// # Errors
+    /// [`KernelError::Unfit`] when the capabilities or GUIDs of the two say that they do not belong together, or when there is a second
+    /// port already; what the firmware refused.
+    pub fn join(&self, second: &Self) -> Result<(), KernelError> {
+        let (first, other) = (&self.life.core, &second.life.core);
+        let (adapter, port) = (Arc::clone(&other.adapter), Arc::clone(&other.port));
+        if first.joined.get().is_some() {
+            return Err(KernelError::Unfit {
+                what: "ports",
+                value: 2,
+                wanted: "one before a second is joined",
+            });
+        }
+        let joined =
+            Joined::join(&first.adapter, first.port.system_guid, adapter, port, other.neighbours.clone())?;
+        let told: Weak<Adapter> = Arc::downgrade(&first.adapter);
+        other.events.on_port_change(Box::new(move |kind| {
+            if let Some(adapter) = told.upgrade() {
+                adapter.events.tell_everybody(kind, SECOND);
+            }
+        }));
+        // Nobody else sets them: whoever makes both functions joins them, once.
+        let _ = first.joined.set(joined);
+        let _ = self.life.second.set(Arc::clone(&second.life));
+        Ok(())
     }
 
     /// Opens a channel: what opening the device's file is. Dropping its last handle destroys what was made through it.
@@ -190,6 +225,9 @@ impl Kernel {
     /// The device was taken away: contexts are told `DEVICE_FATAL`, and every call from here on is `EIO`.
     pub fn remove(&self) {
         self.life.core.fail();
+        if let Some(second) = self.life.second.get() {
+            second.core.fail();
+        }
     }
 
     /// Whether the device is gone.
@@ -198,20 +236,26 @@ impl Kernel {
         self.life.core.firmware.is_gone()
     }
 
-    /// Packets that found no receive buffer, of all receive queues of verbs: what sysfs tells as `out_of_buffer`.
+    /// How many ports the RDMA device has: 1, or 2 after [`join`](Self::join).
+    #[must_use]
+    pub fn ports(&self) -> u8 {
+        self.life.core.ports()
+    }
+
+    /// Packets that found no receive buffer, of all receive queues of verbs: what sysfs tells as `out_of_buffer` of port 1.
     ///
     /// # Errors
     /// `EIO` when the device is gone, `EOPNOTSUPP` when it has no such counter.
     pub fn out_of_buffer(&self) -> Result<u32, Errno> {
-        self.life.core.port.out_of_buffer(&self.life.core)
+        self.life.core.port.counters.out_of_buffer(&self.life.core)
     }
 
-    /// Counters of all queues of verbs, under the names of sysfs' `hw_counters`, each of 32 bits, which run over.
+    /// Counters of all queues of verbs at a port, under the names of sysfs' `hw_counters`, each of 32 bits, which run over.
     ///
     /// # Errors
-    /// As [`out_of_buffer`](Self::out_of_buffer).
-    pub fn hw_counters(&self) -> Result<Vec<(&'static str, u32)>, Errno> {
-        self.life.core.port.hw_counters(&self.life.core)
+    /// As [`out_of_buffer`](Self::out_of_buffer); `EINVAL` when there is no such port.
+    pub fn hw_counters(&self, port: u8) -> Result<Vec<(&'static str, u32)>, Errno> {
+        self.life.core.outlet(port.into())?.counters.named(&self.life.core)
     }
 
     /// Another process, whose calls were carried out here, has ended or runs another program: what it registered on demand is no memory

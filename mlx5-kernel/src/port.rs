@@ -1,10 +1,7 @@
-//! The device's one port: its addresses, its state, its counters, its GIDs.
+//! A function's port: its addresses, its state, its counters, its GIDs.
 
 use pollux_mlx5_abi::caps::general::GeneralCaps;
 use pollux_mlx5_abi::caps::roce::RoceCaps;
-use pollux_mlx5_abi::command::counter::{
-    AllocQCounterOut, DeallocQCounterIn, QueryQCounterIn, QueryQCounterOut,
-};
 use pollux_mlx5_abi::command::opcode;
 use pollux_mlx5_abi::command::register::{
     AccessRegisterIn, AccessRegisterOut, Ptys, access, ext_link_mode as ext, id, link_mode as mode, protocol,
@@ -12,21 +9,23 @@ use pollux_mlx5_abi::command::register::{
 use pollux_mlx5_abi::command::start::{AdapterParameters, QueryAdapterOut};
 use pollux_mlx5_abi::command::vport::{
     FieldSelect, ModifyNicVportContextIn, NicVportContext, QueryNicVportContextIn, QueryNicVportContextOut,
-    QueryVportStateIn, QueryVportStateOut, RoceAddress, SetRoceAddressIn, roce_l3, roce_version, state,
+    QueryVportStateIn, QueryVportStateOut, state,
 };
 use pollux_uverbs::Errno;
 use pollux_uverbs::abi::device::QueryPortResp;
-use pollux_uverbs::abi::flags::{GidType, LinkLayer, PortState};
-use pollux_uverbs::abi::ioctl_verbs::{GidEntry, QueryPortRespEx};
+use pollux_uverbs::abi::flags::{LinkLayer, PortState};
+use pollux_uverbs::abi::ioctl_verbs::QueryPortRespEx;
 
 use crate::adapter::Adapter;
 use crate::capability::Caps;
 use crate::error::KernelError;
 use crate::firmware::{Failure, Firmware, SHORT, begin};
+use crate::gid::Gids;
 use crate::loopback;
-use crate::neighbour::{InterfaceAddress, link_local};
+use crate::neighbour::InterfaceAddress;
+use crate::queue_counters::QueueCounters;
 
-/// The number of the one port.
+/// The number of the function's own port.
 pub(crate) const PORT: u64 = 1;
 
 /// Bytes of a frame's headers that RoCE needs, taken off the MTU. Source: Linux `include/rdma/ib_addr.h`, `iboe_get_mtu`.
@@ -41,10 +40,13 @@ pub(crate) struct Port {
     pub(crate) vendor: u32,
     /// Headers that must stand in a send entry, as the virtual port's context says.
     pub(crate) min_inline: u32,
-    /// Counters of the receive queues of verbs.
-    pub(crate) counter_set: Option<u8>,
+    /// Counters of the queues of verbs.
+    pub(crate) counters: QueueCounters,
+    /// Addresses of the kernel's network there, beside the link-local one.
+    pub(crate) addresses: Vec<InterfaceAddress>,
+    /// None where the function does no RDMA of its own.
+    pub(crate) gids: Gids,
     roce: bool,
-    gids: Vec<GidEntry>,
 }
 
 impl Port {
@@ -59,80 +61,39 @@ impl Port {
         let query: [u8; SHORT] = begin(opcode::QUERY_NIC_VPORT_CONTEXT, 0, 0);
         firmware.must(&query, &mut output)?;
         let context = QueryNicVportContextOut::NIC_VPORT_CONTEXT.of(&output);
+        let mut output = QueryAdapterOut::ZERO;
+        let query: [u8; SHORT] = begin(opcode::QUERY_ADAPTER, 0, 0);
+        firmware.must(&query, &mut output)?;
+        let adapter = QueryAdapterOut::QUERY_ADAPTER_STRUCT.of(&output);
         // 16 reserved bits, and the 6 bytes.
         let [_, _, mac @ ..] = NicVportContext::PERMANENT_ADDRESS.get(context).to_be_bytes();
         let mut port = Self {
             mac,
             node_guid: NicVportContext::NODE_GUID.get(context),
             system_guid: NicVportContext::SYSTEM_IMAGE_GUID.get(context),
-            vendor: 0,
+            vendor: AdapterParameters::IEEE_VENDOR_ID.get(adapter),
             min_inline: NicVportContext::MIN_WQE_INLINE_MODE.get(context),
-            counter_set: None,
+            // From here on nothing fails that would leave it behind.
+            counters: QueueCounters::make(firmware),
+            addresses: addresses.to_vec(),
+            gids: Gids::default(),
             roce: false,
-            gids: Vec::new(),
         };
-        let mut output = QueryAdapterOut::ZERO;
-        let query: [u8; SHORT] = begin(opcode::QUERY_ADAPTER, 0, 0);
-        firmware.must(&query, &mut output)?;
-        let adapter = QueryAdapterOut::QUERY_ADAPTER_STRUCT.of(&output);
-        port.vendor = AdapterParameters::IEEE_VENDOR_ID.get(adapter);
-        port.counter_set = counter_set(firmware);
         if caps.has(GeneralCaps::ROCE) {
             port.roce = enable_roce(firmware, true).is_ok();
-            if port.roce {
-                port.add_gids(firmware, caps, addresses);
+            if port.roce && !caps.is_second_function() {
+                port.gids = Gids::make(firmware, caps, PORT as u32, mac, addresses);
             }
         }
         Ok(port)
     }
 
     /// The reverse of [`start`](Self::start).
-    pub(crate) fn end(&self, firmware: &Firmware) {
-        for index in 0..self.gids.len() as u32 {
-            let mut input: [u8; SetRoceAddressIn::BYTES] = begin(opcode::SET_ROCE_ADDRESS, 0, 0);
-            SetRoceAddressIn::ROCE_ADDRESS_INDEX.set(&mut input, index);
-            let _ = firmware.execute(&input, &mut [0; SHORT]);
-        }
-        if let Some(set) = self.counter_set {
-            let mut input: [u8; DeallocQCounterIn::BYTES] = begin(opcode::DEALLOC_Q_COUNTER, 0, 0);
-            DeallocQCounterIn::COUNTER_SET_ID.set(&mut input, set.into());
-            let _ = firmware.execute(&input, &mut [0; SHORT]);
-        }
+    pub(crate) fn end(&self, firmware: &Firmware, caps: &Caps) {
+        self.gids.clear(firmware, caps);
+        self.counters.end(firmware);
         if self.roce {
             let _ = enable_roce(firmware, false);
-        }
-    }
-
-    /// An entry for the link-local address, and one for each other address; all of RoCE version 2.
-    fn add_gids(&mut self, firmware: &Firmware, caps: &Caps, addresses: &[InterfaceAddress]) {
-        let mac = mac_number(self.mac);
-        let link_local = (link_local(self.mac).octets(), roce_l3::IPV6);
-        let others = addresses.iter().map(|own| {
-            let l3 = if own.address.is_ipv4() { roce_l3::IPV4 } else { roce_l3::IPV6 };
-            (own.gid(), l3)
-        });
-        for (index, (gid, l3)) in (0_u32..).zip(std::iter::once(link_local).chain(others)) {
-            if index >= caps.roce(RoceCaps::ROCE_ADDRESS_TABLE_SIZE) {
-                return;
-            }
-            let mut input: [u8; SetRoceAddressIn::BYTES] = begin(opcode::SET_ROCE_ADDRESS, 0, 0);
-            SetRoceAddressIn::ROCE_ADDRESS_INDEX.set(&mut input, index);
-            SetRoceAddressIn::VHCA_PORT_NUM.set(&mut input, 0);
-            let address = SetRoceAddressIn::ROCE_ADDRESS.of_mut(&mut input);
-            RoceAddress::SOURCE_L3_ADDRESS.set(address, gid);
-            RoceAddress::SOURCE_MAC.set(address, mac);
-            RoceAddress::ROCE_VERSION.set(address, roce_version::V2);
-            RoceAddress::ROCE_L3_TYPE.set(address, l3);
-            if firmware.execute(&input, &mut [0; SHORT]).is_err() {
-                return;
-            }
-            self.gids.push(GidEntry {
-                gid: zerocopy::transmute!(gid),
-                gid_index: index,
-                port_num: PORT as u32,
-                gid_type: GidType::ROCE_V2.0,
-                netdev_ifindex: 0,
-            });
         }
     }
 
@@ -141,26 +102,9 @@ impl Port {
         if self.roce { caps.roce(RoceCaps::ROCE_ADDRESS_TABLE_SIZE) } else { 0 }
     }
 
-    /// An entry; `ENODATA` when it is empty.
-    pub(crate) fn gid(&self, caps: &Caps, index: u64) -> Result<GidEntry, Errno> {
-        if index >= u64::from(self.gid_table_len(caps)) {
-            return Err(Errno::EINVAL);
-        }
-        let entry = usize::try_from(index).ok().and_then(|index| self.gids.get(index));
-        entry.copied().ok_or(Errno::ENODATA)
-    }
-
-    /// All entries that are not empty.
-    pub(crate) fn gids(&self) -> &[GidEntry] {
-        &self.gids
-    }
-
     /// Source: Linux `drivers/infiniband/hw/mlx5/main.c`, `mlx5_query_port_roce`. There is no interface of the kernel's
     /// behind the port: its state is the virtual port's, its MTU the one of the virtual port's context.
-    pub(crate) fn query(&self, adapter: &Adapter, port: u64) -> Result<QueryPortRespEx, Errno> {
-        if port != PORT {
-            return Err(Errno::EINVAL);
-        }
+    pub(crate) fn query(&self, adapter: &Adapter) -> Result<QueryPortRespEx, Errno> {
         let (width, speed) = speed(adapter)?;
         let mut vport = QueryNicVportContextOut::ZERO;
         let query: [u8; QueryNicVportContextIn::BYTES] = begin(opcode::QUERY_NIC_VPORT_CONTEXT, 0, 0);
@@ -196,63 +140,13 @@ impl Port {
     /// What the port carries now, in units of 100 Mbit/s. Source: Linux `drivers/infiniband/hw/mlx5/main.c`,
     /// `mlx5_ib_query_port_speed_from_port`: that is what is told of a virtual port whose firmware sets it no speed of its own,
     /// as the model's does not.
-    pub(crate) fn speed(&self, adapter: &Adapter, port: u64) -> Result<u64, Errno> {
-        let told = self.query(adapter, port)?;
+    pub(crate) fn speed(&self, adapter: &Adapter) -> Result<u64, Errno> {
+        let told = self.query(adapter)?;
         if told.legacy_resp.state == PortState::DOWN.0 {
             return Ok(0);
         }
         rate(told.legacy_resp.active_width, told.active_speed_ex).ok_or(Errno::EINVAL)
     }
-
-    pub(crate) fn out_of_buffer(&self, adapter: &Adapter) -> Result<u32, Errno> {
-        Ok(QueryQCounterOut::OUT_OF_BUFFER.get(&self.counters(adapter)?))
-    }
-
-    /// Source of the names: Linux `drivers/infiniband/hw/mlx5/counters.c`, `basic_q_cnts`, `out_of_seq_q_cnts`, `retrans_q_cnts`,
-    /// `extended_err_cnts`.
-    pub(crate) fn hw_counters(&self, adapter: &Adapter) -> Result<Vec<(&'static str, u32)>, Errno> {
-        let output = self.counters(adapter)?;
-        type Out = QueryQCounterOut;
-        let named = [
-            ("rx_write_requests", Out::RX_WRITE_REQUESTS),
-            ("rx_read_requests", Out::RX_READ_REQUESTS),
-            ("rx_atomic_requests", Out::RX_ATOMIC_REQUESTS),
-            ("out_of_buffer", Out::OUT_OF_BUFFER),
-            ("out_of_sequence", Out::OUT_OF_SEQUENCE),
-            ("duplicate_request", Out::DUPLICATE_REQUEST),
-            ("rnr_nak_retry_err", Out::RNR_NAK_RETRY_ERR),
-            ("packet_seq_err", Out::PACKET_SEQ_ERR),
-            ("implied_nak_seq_err", Out::IMPLIED_NAK_SEQ_ERR),
-            ("local_ack_timeout_err", Out::LOCAL_ACK_TIMEOUT_ERR),
-            ("resp_local_length_error", Out::RESP_LOCAL_LENGTH_ERROR),
-            ("resp_cqe_error", Out::RESP_CQE_ERROR),
-            ("req_cqe_error", Out::REQ_CQE_ERROR),
-            ("resp_remote_access_errors", Out::RESP_REMOTE_ACCESS_ERRORS),
-            ("resp_cqe_flush_error", Out::RESP_CQE_FLUSH_ERROR),
-        ];
-        Ok(named.map(|(name, field)| (name, field.get(&output))).to_vec())
-    }
-
-    fn counters(&self, adapter: &Adapter) -> Result<[u8; QueryQCounterOut::BYTES], Errno> {
-        let set = self.counter_set.ok_or(Errno::EOPNOTSUPP)?;
-        let mut input: [u8; QueryQCounterIn::BYTES] = begin(opcode::QUERY_Q_COUNTER, 0, 0);
-        QueryQCounterIn::COUNTER_SET_ID.set(&mut input, set.into());
-        let mut output = QueryQCounterOut::ZERO;
-        adapter.execute(&input, &mut output)?;
-        Ok(output)
-    }
-}
-
-fn mac_number(mac: [u8; 6]) -> u64 {
-    mac.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
-}
-
-/// A set of counters for receive queues, where the device has such.
-fn counter_set(firmware: &Firmware) -> Option<u8> {
-    let input: [u8; SHORT] = begin(opcode::ALLOC_Q_COUNTER, 0, 0);
-    let mut output = AllocQCounterOut::ZERO;
-    firmware.execute(&input, &mut output).ok()?;
-    Some(AllocQCounterOut::COUNTER_SET_ID.get(&output) as u8)
 }
 
 /// Source: Linux `drivers/net/ethernet/mellanox/mlx5/core/vport.c`, `mlx5_nic_vport_update_roce_state`.

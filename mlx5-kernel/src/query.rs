@@ -21,9 +21,8 @@ use pollux_uverbs::{Call, Errno, WriteCall};
 use zerocopy::IntoBytes;
 
 use crate::capability::Caps;
-use crate::core::Core;
+use crate::core::{Core, Outlet};
 use crate::cq::PERIOD_MAX;
-use crate::port::PORT;
 use crate::session::Session;
 use crate::udata;
 use crate::wq::{LOG_STRIDE_BYTES_MAX, LOG_STRIDES_MAX, LOG_STRIDES_MIN_EXTENDED};
@@ -113,21 +112,24 @@ impl Session {
     /// `DEVICE/QUERY_PORT`.
     pub(crate) fn query_port(&mut self, call: &mut Call<'_>) -> Result<(), Errno> {
         use id::device::query_port as a;
-        let answer = self.core.port.query(&self.core, call.number(a::PORT_NUM)?)?;
+        let Outlet { port, adapter, .. } = self.core.outlet(call.number(a::PORT_NUM)?)?;
+        let answer = port.query(adapter)?;
         call.reply(a::RESP, &answer)
     }
 
     /// `DEVICE/QUERY_PORT_SPEED`.
     pub(crate) fn query_port_speed(&mut self, call: &mut Call<'_>) -> Result<(), Errno> {
         use id::device::query_port_speed as a;
-        let speed = self.core.port.speed(&self.core, call.number(a::PORT_NUM)?)?;
+        let Outlet { port, adapter, .. } = self.core.outlet(call.number(a::PORT_NUM)?)?;
+        let speed = port.speed(adapter)?;
         call.reply(a::RESP, &speed)
     }
 
     /// `QUERY_PORT`.
     pub(crate) fn write_query_port(&mut self, command: &mut WriteCall<'_>) -> Result<(), Errno> {
         let request: QueryPort = command.request()?;
-        let answer = self.core.port.query(&self.core, request.port_num.into())?;
+        let Outlet { port, adapter, .. } = self.core.outlet(request.port_num.into())?;
+        let answer = port.query(adapter)?;
         command.core_out.write(answer.legacy_resp.as_bytes());
         Ok(())
     }
@@ -136,10 +138,10 @@ impl Session {
     pub(crate) fn query_gid_entry(&mut self, call: &mut Call<'_>) -> Result<(), Errno> {
         use id::device::query_gid_entry as a;
         let flags = if call.find(a::FLAGS).is_some() { call.number(a::FLAGS)? } else { 0 };
-        if flags != 0 || call.number(a::PORT)? != PORT {
+        if flags != 0 {
             return Err(Errno::EINVAL);
         }
-        let entry = self.core.port.gid(&self.core.caps, call.number(a::GID_INDEX)?)?;
+        let entry = self.core.gid(call.number(a::PORT)?, call.number(a::GID_INDEX)?)?;
         call.reply(a::RESP_ENTRY, &entry)
     }
 
@@ -152,7 +154,8 @@ impl Session {
         if flags != 0 || size == 0 || size > usize::from(u16::MAX) {
             return Err(Errno::EINVAL);
         }
-        let gids = self.core.port.gids();
+        let ports = (1..=self.core.ports()).filter_map(|number| self.core.outlet(number.into()).ok());
+        let gids: Vec<&GidEntry> = ports.flat_map(|outlet| outlet.gids.entries()).collect();
         let count = gids.len();
         // All or none. Source: Linux `drivers/infiniband/core/uverbs_std_types_device.c`, the handler of this method, which wants room for
         // one at least; `drivers/infiniband/core/cache.c`, `rdma_query_gid_table`; rdma-core `tests/test_device.py`.
@@ -160,7 +163,7 @@ impl Session {
             return Err(Errno::EINVAL);
         }
         let mut entries = Vec::with_capacity(count * size);
-        for entry in &gids[..count] {
+        for entry in gids {
             let bytes = GidEntry::as_bytes(entry);
             entries.extend_from_slice(&bytes[..bytes.len().min(size)]);
             entries.resize(entries.len().next_multiple_of(size), 0);
@@ -252,7 +255,7 @@ fn base(core: &Core) -> QueryDeviceResp {
         max_srq_sge: rq_pieces.saturating_sub(1),
         max_pkeys: PARTITION_KEYS,
         local_ca_ack_delay: caps.general(GeneralCaps::LOCAL_CA_ACK_DELAY) as u8,
-        phys_port_cnt: 1,
+        phys_port_cnt: core.ports(),
         ..QueryDeviceResp::default()
     }
 }

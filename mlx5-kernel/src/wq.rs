@@ -262,7 +262,7 @@ impl Session {
         if current == WqState::RESET
             && wanted == WqState::RDY
             && core.caps.has(GeneralCaps::MODIFY_RQ_COUNTER_SET_ID)
-            && let Some(set) = core.port.counter_set
+            && let Some(set) = core.port.counters.set
         {
             bits |= modify::COUNTER_SET_ID;
             RqContext::COUNTER_SET_ID.set(ModifyRqIn::CTX.of_mut(&mut input), set.into());

@@ -8,6 +8,7 @@ pub(crate) mod bus;
 pub(crate) mod core;
 pub(crate) mod fast_path;
 pub(crate) mod function;
+pub(crate) mod joint;
 pub(crate) mod late;
 pub(crate) mod lent;
 pub(crate) mod object;
@@ -47,6 +48,7 @@ use bus::Bus;
 use core::Core;
 pub use core::Fence;
 pub use fast_path::FastPath;
+pub use joint::Joint;
 use late::Late;
 use lent::{BYTES as LENT_BYTES, OFFSET as LENT_OFFSET};
 use uar::{FIRST_UAR, UARS};
@@ -74,6 +76,8 @@ pub struct DeviceConfig {
     pub clock: Clock,
     /// What goes wrong.
     pub faults: FaultPlan,
+    /// Its end of what joins it to another function of its card, if it is one of two.
+    pub joint: Option<Joint>,
 }
 
 impl Default for DeviceConfig {
@@ -88,6 +92,7 @@ impl Default for DeviceConfig {
             memlock: None,
             clock: Clock::machine(),
             faults: FaultPlan::default(),
+            joint: None,
         }
     }
 }
@@ -155,14 +160,14 @@ impl Device {
         wire: Box<dyn Wire>,
         guest: Option<Arc<GuestMemory>>,
     ) -> Result<Arc<Self>, MemoryError> {
-        let DeviceConfig { name, traits, mac, mtu, strict, memlock, clock, faults } = config;
+        let DeviceConfig { name, traits, mac, mtu, strict, memlock, clock, faults, joint } = config;
         let faults = Faults::new(faults);
         let limit = [memlock, faults.memlock()].into_iter().flatten().min();
         let memory = ProcessMemory::new(limit);
         let bar = Bar::new(&name, UARS + 1)?;
         let pages = LENT_BYTES as usize / PAGE_BYTES;
         let lent = traits.device_memory.then(|| Bar::new(&name, pages)).transpose()?;
-        let mut core = Core::new(traits, traits.blocks(), mac, mtu, strict, wire);
+        let mut core = Core::new(traits, traits.blocks(joint.as_ref()), mac, mtu, strict, wire, joint);
         if guest.is_some() {
             core.violations.tell_as(&name);
         }
@@ -495,6 +500,7 @@ impl Device {
             || core.senders.is_active()
             || core.receivers.has_forwards()
             || core.rdma.is_pending()
+            || core.joint.as_ref().is_some_and(Joint::is_pending)
     }
 
     /// Whether a frame of a completed entry is still here because the wire, which is up, does not take it.

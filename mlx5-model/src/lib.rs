@@ -96,7 +96,7 @@ pub mod wire;
 
 pub use ability::Ability;
 pub use card::Traits;
-pub use device::{Before, Device, DeviceConfig, FastPath, Fence, Violation, Visibility};
+pub use device::{Before, Device, DeviceConfig, FastPath, Fence, Joint, Violation, Visibility};
 #[cfg(feature = "trace")]
 pub use device::{Watched, watch, watch_as};
 pub use error::ModelError;

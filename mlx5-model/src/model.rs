@@ -16,7 +16,7 @@ use pollux_uverbs::Channel;
 
 use crate::Traits;
 use crate::config::Profile;
-use crate::device::{Device, DeviceConfig};
+use crate::device::{Device, DeviceConfig, Joint};
 use crate::fault::FaultPlan;
 use crate::ledger::Total;
 use crate::network::Station;
@@ -42,6 +42,38 @@ enum Plug {
     Open(Box<dyn Wire>),
 }
 
+impl Plug {
+    /// The name that addresses follow from: that of the wire's own end, if it has one, for two processes whose models have the same name
+    /// differ by it.
+    fn own_end(&self, name: &str) -> String {
+        match self {
+            Self::Spec(WireSpec::Datagrams { local, .. }) => local.to_string_lossy().into_owned(),
+            _ => name.to_owned(),
+        }
+    }
+
+    fn wire(
+        self,
+        mac: [u8; 6],
+        impairments: Impairments,
+        clock: &Clock,
+    ) -> Result<Box<dyn Wire>, ModelError> {
+        match self {
+            Self::Spec(spec) => spec.open(mac, impairments, clock),
+            Self::Open(wire) if impairments.is_none() => Ok(wire),
+            Self::Open(wire) => Ok(Box::new(Impaired::new(wire, impairments, clock))),
+        }
+    }
+}
+
+/// What a second port shall be.
+#[derive(Debug)]
+struct Second {
+    plug: Plug,
+    /// Its addresses; made from a name where none are given.
+    addresses: Option<([u8; 6], InterfaceAddress)>,
+}
+
 /// What a model shall be. See [`Model::builder`].
 #[derive(Debug)]
 #[must_use = "build() makes the model"]
@@ -51,6 +83,7 @@ pub struct Builder {
     traits: Traits,
     door: DoorProfile,
     plug: Plug,
+    second: Option<Second>,
     impairments: Impairments,
     mac: Option<[u8; 6]>,
     addresses: Vec<InterfaceAddress>,
@@ -94,7 +127,25 @@ impl Builder {
         self
     }
 
-    /// What goes wrong on the wire.
+    /// The wire of a second port: the RDMA device then has two, as a card's two functions make one in Linux's multiport mode; Ethernet
+    /// goes by the first alone. Its addresses follow from the name of the wire's own end, or the model's.
+    pub fn second_wire(mut self, spec: WireSpec) -> Self {
+        self.second = Some(Second { plug: Plug::Spec(spec), addresses: None });
+        self
+    }
+
+    /// The same with a wire that is open already, and the port's address and that of the kernel's network there.
+    pub fn second_plugged(
+        mut self,
+        wire: impl Wire + 'static,
+        mac: [u8; 6],
+        address: InterfaceAddress,
+    ) -> Self {
+        self.second = Some(Second { plug: Plug::Open(Box::new(wire)), addresses: Some((mac, address)) });
+        self
+    }
+
+    /// What goes wrong on the wires.
     pub fn impairments(mut self, impairments: Impairments) -> Self {
         self.impairments = impairments;
         self
@@ -164,44 +215,60 @@ impl Builder {
     /// # Errors
     /// The wire's, the firmware's (a fault plan may refuse its commands), the thread's.
     pub fn build(self) -> Result<Model, ModelError> {
+        let Self {
+            name, profile, traits, door, plug, second, impairments, mut addresses, mut faults, ..
+        } = self;
         let clock = if self.stepped { Clock::stepped() } else { Clock::machine() };
-        // Two processes whose models have the same name differ by their ends of the wire.
-        let own_end = match &self.plug {
-            Plug::Spec(WireSpec::Datagrams { local, .. }) => local.to_string_lossy().into_owned(),
-            _ => self.name.clone(),
+        let power_up = |name: &str, mac, faults, joint, plug: Plug| {
+            let wire = plug.wire(mac, impairments, &clock)?;
+            let wire = if self.pause { wire } else { Box::new(Altered::unpaused(wire)) };
+            let wire_name = wire.describe();
+            let (name, clock) = (name.to_owned(), clock.clone());
+            let strict = self.strict;
+            let config =
+                DeviceConfig { name, traits, mac, strict, clock, faults, joint, ..DeviceConfig::default() };
+            let device = Device::new(config, wire)?;
+            // A physical function that is alone on its port sees every frame; its steering rules choose.
+            device.set_promiscuous(true);
+            Ok::<_, ModelError>((device, wire_name))
         };
+        let own_end = plug.own_end(&name);
         let mac = self.mac.unwrap_or_else(|| network::mac(&own_end));
-        let mut addresses = self.addresses;
         if addresses.is_empty() {
             addresses.push(network::address(&own_end));
         }
-        let wire = match self.plug {
-            Plug::Spec(spec) => spec.open(mac, self.impairments, &clock)?,
-            Plug::Open(wire) if self.impairments.is_none() => wire,
-            Plug::Open(wire) => Box::new(Impaired::new(wire, self.impairments, &clock)),
-        };
-        let wire = if self.pause { wire } else { Box::new(Altered::unpaused(wire)) };
-        let wire_name = wire.describe();
-        let mut faults = self.faults;
+        let joint = second.is_some().then(|| Joint::pair(mac));
         let memlock = faults.memlock.take();
-        let config = DeviceConfig {
-            name: self.name.clone(),
-            traits: self.traits,
-            mac,
-            strict: self.strict,
-            clock: clock.clone(),
-            faults,
-            ..DeviceConfig::default()
+        let (device, wire) =
+            power_up(&name, mac, faults, joint.as_ref().map(|(first, _)| first.clone()), plug)?;
+        let second = match (second, joint) {
+            (Some(Second { plug, addresses }), Some((_, joint))) => {
+                let name = format!("{name} port 2");
+                let own_end = plug.own_end(&name);
+                let (mac, address) =
+                    addresses.unwrap_or_else(|| (network::mac(&own_end), network::address(&own_end)));
+                let (device, wire) = power_up(&name, mac, FaultPlan::default(), Some(joint), plug)?;
+                Some((device, address, wire))
+            }
+            _ => None,
         };
-        let device = Device::new(config, wire)?;
-        // A physical function that is alone on its port sees every frame; its steering rules choose.
-        device.set_promiscuous(true);
-        let memory = Arc::new(device.memory().clone());
-        let turns = Arc::new(Turns { device: Arc::clone(&device), kernel: OnceLock::new(), clock });
-        let steps = self.stepped.then(|| Arc::clone(&turns) as _);
-        let frames = Arc::new(Station { device: Arc::clone(&device), steps });
-        let network = Network { frames, addresses };
-        let kernel = Kernel::with_network(Arc::clone(&device) as _, memory, self.door, network)?;
+        let turns = Arc::new(Turns {
+            device: Arc::clone(&device),
+            second: second.as_ref().map(|(device, ..)| Arc::clone(device)),
+            kernel: OnceLock::new(),
+            clock: clock.clone(),
+        });
+        let steps = self.stepped.then(|| Arc::clone(&turns) as Arc<dyn Steps>);
+        let start = |device: &Arc<Device>, addresses| {
+            let memory = Arc::new(device.memory().clone());
+            let frames = Arc::new(Station { device: Arc::clone(device), steps: steps.clone() });
+            Kernel::with_network(Arc::clone(device) as _, memory, door, Network { frames, addresses })
+        };
+        let kernel = start(&device, addresses)?;
+        if let Some((device, address, _)) = &second {
+            let second: Arc<Kernel> = start(device, vec![*address])?;
+            kernel.join(&second)?;
+        }
         if let Some(bytes) = memlock {
             device.memory().limit_further(bytes);
         }
@@ -212,16 +279,25 @@ impl Builder {
         let _ = turns.kernel.set(Arc::downgrade(&kernel));
         let running =
             if self.stepped { None } else { Some(worker::run(Arc::clone(&turns) as _, self.core)?) };
-        Ok(Model { running, kernel, turns, device, profile: self.profile, name: self.name, wire: wire_name })
+        let second_wire = second.map(|(.., wire)| wire);
+        Ok(Model { running, kernel, turns, device, profile, name, wire, second_wire })
     }
 }
 
 /// What a thread, or the caller, does in turn.
 struct Turns {
     device: Arc<Device>,
+    /// The function of a second port.
+    second: Option<Arc<Device>>,
     /// Not kept: the kernel's network has these turns.
     kernel: OnceLock<Weak<Kernel>>,
     clock: Clock,
+}
+
+impl Turns {
+    fn devices(&self) -> impl Iterator<Item = &Arc<Device>> {
+        std::iter::once(&self.device).chain(&self.second)
+    }
 }
 
 impl Steps for Turns {
@@ -230,8 +306,11 @@ impl Steps for Turns {
             return false;
         }
         self.clock.advance(STEP);
-        let worked = self.device.step(BUDGET);
+        let worked = self.devices().fold(false, |worked, device| device.step(BUDGET) | worked);
         if self.device.is_gone() {
+            if let Some(second) = &self.second {
+                second.remove();
+            }
             // By the plan of faults: the kernel hears of it from the bus, as of a card that is pulled out.
             if let Some(kernel) = self.kernel.get().and_then(Weak::upgrade) {
                 kernel.remove();
@@ -256,6 +335,7 @@ pub struct Model {
     profile: Profile,
     name: String,
     wire: String,
+    second_wire: Option<String>,
 }
 
 impl fmt::Debug for Model {
@@ -278,6 +358,7 @@ impl Model {
             traits: Profile::default().traits(),
             door: DoorProfile::default(),
             plug: Plug::Spec(WireSpec::Null),
+            second: None,
             impairments: Impairments::default(),
             mac: None,
             addresses: Vec::new(),
@@ -345,6 +426,12 @@ impl Model {
         &self.device
     }
 
+    /// The device behind its second port, if it has one: another function of the card.
+    #[must_use]
+    pub fn second_device(&self) -> Option<&Arc<Device>> {
+        self.turns.second.as_ref()
+    }
+
     /// The kernel's half.
     #[must_use]
     pub fn kernel(&self) -> &Arc<Kernel> {
@@ -369,6 +456,12 @@ impl Model {
         &self.wire
     }
 
+    /// What its second port is plugged into, if it has one.
+    #[must_use]
+    pub fn second_wire(&self) -> Option<&str> {
+        self.second_wire.as_deref()
+    }
+
     /// What it made PCIe carry so far.
     #[must_use]
     pub fn ledger(&self) -> Total {
@@ -377,7 +470,7 @@ impl Model {
 
     /// Takes the device away, as when it is pulled out: contexts are told, nothing is answered any more.
     pub fn remove(&self) {
-        self.device.remove();
+        self.turns.devices().for_each(|device| device.remove());
         self.kernel.remove();
     }
 }
@@ -386,7 +479,9 @@ impl Drop for Model {
     fn drop(&mut self) {
         // Who steps a model can do so until nothing waits.
         let until = self.running.as_ref().map(|_| Instant::now() + LINGER);
-        while until.is_some_and(|until| Instant::now() < until) && self.device.has_frame_waiting() {
+        while until.is_some_and(|until| Instant::now() < until)
+            && self.turns.devices().any(|device| device.has_frame_waiting())
+        {
             std::thread::sleep(STEP);
         }
     }

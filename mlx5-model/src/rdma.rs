@@ -32,6 +32,7 @@ use pollux_wire::roce::operation::{self, Class};
 
 use crate::completion::Completions;
 use crate::device::bus::Bus;
+use crate::device::joint::Joint;
 use crate::device::ring::send::Came;
 use crate::device::table::Table;
 use crate::device::violation::Violation;
@@ -67,8 +68,25 @@ pub(crate) struct Around<'a, 'b> {
     pub(crate) completions: &'a mut Completions,
     pub(crate) events: &'a mut Events,
     pub(crate) port: &'a mut Port,
+    /// The way to the second port.
+    pub(crate) second: Option<&'a Joint>,
     pub(crate) pools: &'a mut Table<Pool>,
     pub(crate) counters: &'a mut Table<QueueCounters>,
+}
+
+impl Around<'_, '_> {
+    /// Whether a port takes a frame now; a second one that is not there takes all.
+    fn is_ready(&mut self, second: bool) -> bool {
+        if second { self.second.is_none_or(Joint::is_ready) } else { self.port.is_ready() }
+    }
+
+    fn send(&mut self, second: bool, frame: &[u8]) -> bool {
+        if second {
+            self.second.is_none_or(|joint| joint.send(frame))
+        } else {
+            self.port.send(frame, Origin::Other)
+        }
+    }
 }
 
 /// What became of a packet.
@@ -88,14 +106,25 @@ pub(crate) struct Turn {
     pub(crate) more: bool,
 }
 
+/// A packet on its way back.
+#[derive(Debug)]
+struct Looped {
+    frame: Vec<u8>,
+    /// Of one to a group, who is not to have it.
+    block: Option<u32>,
+    /// It left by the second port.
+    second: bool,
+}
+
 /// What all queue pairs share for sending.
 #[derive(Debug)]
 struct Desk {
-    addresses: Addresses,
+    /// Of the port, and of a second one.
+    addresses: [Addresses; 2],
     /// Which queue pairs get what is sent to a group.
     groups: Vec<([u8; 16], u32)>,
-    /// Packets to this device itself, and of those to groups who is not to have them.
-    looped: VecDeque<(Vec<u8>, Option<u32>)>,
+    /// Packets to this device itself.
+    looped: VecDeque<Looped>,
     spare: Vec<Vec<u8>>,
     frame: Box<[u8; FRAME_MAX]>,
     /// The dynamic connection begun last.
@@ -107,6 +136,15 @@ impl Desk {
     fn session(&mut self, now: u64) -> u64 {
         self.session = now.max(self.session.saturating_add(1));
         self.session
+    }
+
+    /// Whether a frame to this address is one to the port that it leaves by.
+    fn is_own(&self, port: &Port, second: bool, mac: &[u8; 6]) -> bool {
+        !second && *mac == port.mac || self.addresses(second).has_mac(mac)
+    }
+
+    fn addresses(&self, second: bool) -> &Addresses {
+        &self.addresses[usize::from(second)]
     }
 
     /// Builds a packet and sends it. `block`: a queue pair that does not get its own packets to a group.
@@ -122,15 +160,18 @@ impl Desk {
         block: Option<u32>,
         fill: impl FnOnce(&Bus<'_>, &Keys, &mut [u8]) -> Result<(), Failure>,
     ) -> Result<Sent, Failure> {
-        let Some(from) = self.addresses.get(path.own).copied() else { return Err(Failure::ADDRESS) };
+        let Some(from) = self.addresses(path.second).get(path.own).copied() else {
+            return Err(Failure::ADDRESS);
+        };
         // IPv4 speaks to IPv4.
         if path::ipv4(&from.gid).is_some() != path::ipv4(&path.gid).is_some() {
             return Err(Failure::ADDRESS);
         }
         let group = is_group(&path.gid);
-        let own = !group && (path.mac == around.port.mac || self.addresses.has_mac(&path.mac));
+        let second = path.second;
+        let own = !group && self.is_own(around.port, second, &path.mac);
         let comes_back = own || group && self.groups.iter().any(|(gid, _)| *gid == path.gid);
-        if comes_back && self.looped.len() >= LOOPED_MAX || !own && !around.port.is_ready() {
+        if comes_back && self.looped.len() >= LOOPED_MAX || !own && !around.is_ready(second) {
             return Ok(Sent::Busy);
         }
         let (bus, keys) = (&*around.bus, &*around.keys);
@@ -143,9 +184,9 @@ impl Desk {
             let mut copy = self.spare.pop().unwrap_or_default();
             copy.clear();
             copy.extend_from_slice(frame);
-            self.looped.push_back((copy, block));
+            self.looped.push_back(Looped { frame: copy, block, second });
         }
-        if !own && !around.port.send(frame, Origin::Other) {
+        if !own && !around.send(second, frame) {
             return Ok(Sent::Busy);
         }
         around.bus.ledger.add_sent(1);
@@ -153,13 +194,24 @@ impl Desk {
     }
 }
 
+/// Hands a packet that came to a card's second function to the first, as far as that wants it; whether it alone does.
+pub(crate) fn hand_over(joint: &Joint, frame: &[u8], headers: &Headers) -> bool {
+    let Some(packet) = Incoming::parse(frame, headers) else { return false };
+    let group = is_group(&packet.destination);
+    let wanted = joint.wants(&packet.destination);
+    if group || wanted {
+        joint.hand_over(frame);
+    }
+    wanted
+}
+
 /// All of RDMA.
 #[derive(Debug)]
 pub(crate) struct Rdma {
     pub(crate) pairs: Table<Qp>,
     desk: Desk,
-    /// The queue pair that stands for number 1.
-    management: Option<u32>,
+    /// Queue pairs that stand for number 1, each at its port; of those at one port the one made last does.
+    management: Vec<u32>,
     /// Queue pairs with work, in turn; those in error, whose entries are flushed; timers, by time.
     active: VecDeque<u32>,
     broken: Vec<u32>,
@@ -171,22 +223,23 @@ impl Rdma {
         Self {
             pairs: Table::new(FIRST, limit),
             desk: Desk {
-                addresses: Addresses::default(),
+                addresses: Default::default(),
                 groups: Vec::new(),
                 looped: VecDeque::new(),
                 spare: Vec::new(),
                 frame: Box::new([0; FRAME_MAX]),
                 session: 0,
             },
-            management: None,
+            management: Vec::new(),
             active: VecDeque::new(),
             broken: Vec::new(),
             timers: BTreeSet::new(),
         }
     }
 
-    pub(crate) fn addresses(&mut self) -> &mut Addresses {
-        &mut self.desk.addresses
+    /// The addresses of the port, or of the second one.
+    pub(crate) fn addresses(&mut self, second: bool) -> &mut Addresses {
+        &mut self.desk.addresses[usize::from(second)]
     }
 
     pub(crate) fn groups(&mut self) -> &mut Vec<([u8; 16], u32)> {
@@ -204,7 +257,7 @@ impl Rdma {
             }
         }
         if service == Service::Management {
-            self.management = Some(number);
+            self.management.push(number);
         }
         Some(number)
     }
@@ -213,9 +266,7 @@ impl Rdma {
     pub(crate) fn remove(&mut self, number: u32) {
         self.pairs.remove(number);
         self.desk.groups.retain(|(_, member)| *member != number);
-        if self.management == Some(number) {
-            self.management = None;
-        }
+        self.management.retain(|other| *other != number);
     }
 
     /// All of a user context end.
@@ -329,11 +380,11 @@ impl Rdma {
         }
         let mut looped = 0;
         while looped < budget
-            && let Some((frame, block)) = self.desk.looped.pop_front()
+            && let Some(Looped { frame, block, second }) = self.desk.looped.pop_front()
         {
             let headers = Headers::parse(&frame, 0);
             if let Some(packet) = Incoming::parse(&frame, &headers) {
-                self.take(around, &packet, block);
+                self.take(around, &packet, second, block);
             }
             if self.desk.spare.len() < 64 {
                 self.desk.spare.push(frame);
@@ -377,31 +428,36 @@ impl Rdma {
         }
     }
 
-    /// A frame came from the wire. True when it is RoCE to one of the device's addresses, whatever became of it.
-    pub(crate) fn receive(&mut self, around: &mut Around<'_, '_>, frame: &[u8], headers: &Headers) -> bool {
-        if self.desk.addresses.is_empty() {
+    /// A frame came from the wire of the port, or of the second one. True when it is RoCE to one of the port's addresses, whatever
+    /// became of it.
+    pub(crate) fn receive(
+        &mut self,
+        around: &mut Around<'_, '_>,
+        frame: &[u8],
+        headers: &Headers,
+        second: bool,
+    ) -> bool {
+        if self.desk.addresses(second).is_empty() {
             return false;
         }
         let Some(packet) = Incoming::parse(frame, headers) else { return false };
         if is_group(&packet.destination) {
             // Others may listen to the group too.
             if self.desk.groups.iter().any(|(gid, _)| *gid == packet.destination) {
-                self.take(around, &packet, None);
+                self.take(around, &packet, second, None);
             }
             return false;
         }
-        let ours = frame
-            .first_chunk::<6>()
-            .is_some_and(|mac| *mac == around.port.mac || self.desk.addresses.has_mac(mac));
-        if !ours || !self.desk.addresses.has(&packet.destination, packet.vlan) {
+        let ours = frame.first_chunk::<6>().is_some_and(|mac| self.desk.is_own(around.port, second, mac));
+        if !ours || !self.desk.addresses(second).has(&packet.destination, packet.vlan) {
             return false;
         }
-        self.take(around, &packet, None);
+        self.take(around, &packet, second, None);
         true
     }
 
-    /// A packet for this device. `block`: of one to a group, a queue pair that is not to have it.
-    fn take(&mut self, around: &mut Around<'_, '_>, packet: &Incoming<'_>, block: Option<u32>) {
+    /// A packet for this device, at its second port or not. `block`: of one to a group, a queue pair that is not to have it.
+    fn take(&mut self, around: &mut Around<'_, '_>, packet: &Incoming<'_>, second: bool, block: Option<u32>) {
         if !packet.sound {
             around.port.counters.roce_damaged += 1;
             return;
@@ -415,21 +471,26 @@ impl Rdma {
             for index in 0..self.desk.groups.len() {
                 let (gid, member) = self.desk.groups[index];
                 if gid == packet.destination && Some(member) != block {
-                    self.give(around, packet, member);
+                    self.give(around, packet, second, member);
                 }
             }
             return;
         }
-        let number = match (packet.bth.qp, self.management) {
-            (MANAGEMENT_PAIR, Some(number)) => number,
-            (number, _) => number,
+        let number = match packet.bth.qp {
+            MANAGEMENT_PAIR => self.management_at(second).unwrap_or(MANAGEMENT_PAIR),
+            number => number,
         };
-        self.give(around, packet, number);
+        self.give(around, packet, second, number);
     }
 
-    /// A packet for a queue pair.
-    fn give(&mut self, around: &mut Around<'_, '_>, packet: &Incoming<'_>, number: u32) {
-        let Some(pair) = self.pairs.get_mut(number) else { return };
+    fn management_at(&self, second: bool) -> Option<u32> {
+        let is_there = |number: u32| self.pairs.get(number).is_some_and(|pair| pair.path.second == second);
+        self.management.iter().rev().copied().find(|number| is_there(*number))
+    }
+
+    /// A packet for a queue pair, which hears what comes to its port.
+    fn give(&mut self, around: &mut Around<'_, '_>, packet: &Incoming<'_>, second: bool, number: u32) {
+        let Some(pair) = self.pairs.get_mut(number).filter(|pair| pair.path.second == second) else { return };
         let transport = packet.bth.opcode & operation::TRANSPORT;
         let fits = match pair.service {
             Service::Reliable => transport == operation::RC,
@@ -446,7 +507,8 @@ impl Rdma {
             responder::datagram(pair, around, packet);
         } else if pair.service == Service::Target {
             // It takes requests of anybody who knows its key, at its address.
-            if pair.state != State::Receive || !self.desk.addresses.is_at(pair.path.own, &packet.destination)
+            if pair.state != State::Receive
+                || !self.desk.addresses(second).is_at(pair.path.own, &packet.destination)
             {
                 return;
             }
@@ -454,7 +516,7 @@ impl Rdma {
         } else {
             // Connections hear their peer alone.
             if packet.source != pair.path.gid
-                || !self.desk.addresses.is_at(pair.path.own, &packet.destination)
+                || !self.desk.addresses(second).is_at(pair.path.own, &packet.destination)
             {
                 return;
             }

@@ -35,6 +35,12 @@ impl RdmaDevice {
         Some(self.model.as_ref()?.wire().to_owned())
     }
 
+    /// The same of its second port, if it has one.
+    #[must_use]
+    pub fn second_wire(&self) -> Option<String> {
+        Some(self.model.as_ref()?.second_wire()?.to_owned())
+    }
+
     /// Where sysfs describes it, of a real one.
     #[must_use]
     pub fn sysfs(&self) -> Option<&Path> {

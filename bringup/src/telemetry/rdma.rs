@@ -161,11 +161,11 @@ fn stats(source: &Source, port: u32) -> Value {
     stats
 }
 
-/// Of a device of the kernel's: the folders of sysfs. Of a model: the same counters of its first port, as its firmware has them.
+/// Of a device of the kernel's: the folders of sysfs. Of a model: the same counters, as its firmware has them.
 fn device_counters(source: &Source, port: u32) -> Vec<(&'static str, Value)> {
-    let model = source.model.as_ref().filter(|_| port == 1).and_then(Weak::upgrade);
-    if let Some(model) = model {
-        let counters = model.kernel().hw_counters().unwrap_or_default();
+    let model = source.model.as_ref().and_then(Weak::upgrade);
+    if let (Some(model), Ok(port)) = (model, u8::try_from(port)) {
+        let counters = model.kernel().hw_counters(port).unwrap_or_default();
         let counters = counters.into_iter().map(|(name, value)| (name.to_owned(), Value::from(value)));
         return vec![("hw_counters", counters.collect())];
     }

@@ -63,10 +63,10 @@ impl Session {
             return Err(Errno::EOPNOTSUPP);
         }
         let mask = QpMask::from_bits_retain(request.attr_mask);
-        if mask.contains(QpMask::PORT) && u64::from(request.port_num) != PORT {
+        let core = Arc::clone(&self.core);
+        if mask.contains(QpMask::PORT) && !core.is_port(request.port_num) {
             return Err(Errno::EINVAL);
         }
-        let core = Arc::clone(&self.core);
         let qp = self.handles.get_mut::<Qp>(request.qp_handle)?;
         let (current, wanted) = (QpState(request.cur_qp_state), QpState(request.qp_state));
         if mask.contains(QpMask::CUR_STATE) && current > QpState::ERR
@@ -81,6 +81,10 @@ impl Session {
             return locked(qp).modify(&core, request, driver.ece_options);
         }
         let Body::Raw(raw) = &mut qp.body else { return Err(Errno::ENOSYS) };
+        // Ethernet goes by the function's own port.
+        if mask.contains(QpMask::PORT) && u64::from(request.port_num) != PORT {
+            return Err(Errno::EINVAL);
+        }
         let current = if mask.contains(QpMask::CUR_STATE) { current } else { qp.state };
         let wanted = if mask.contains(QpMask::STATE) { wanted } else { current };
         if !leads(QpType::RAW_PACKET, current, wanted, mask) {

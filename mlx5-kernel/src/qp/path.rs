@@ -43,7 +43,7 @@ pub(super) fn write(
     if dest.is_global == 0 {
         return Err(Errno::EINVAL);
     }
-    let mac = core.destination(dest.sgid_index, &dest.dgid)?;
+    let mac = core.destination(dest.port_num, dest.sgid_index, &dest.dgid)?;
     let label = dest.flow_label & LABEL;
     AddressPath::RMAC.set(path, mac.into_iter().fold(0, |number, byte| number << 8 | u64::from(byte)));
     if let Some(ends) = ends {

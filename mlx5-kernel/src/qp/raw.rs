@@ -78,7 +78,7 @@ impl RawQp {
             if !ending
                 && to == state::READY
                 && core.caps.has(GeneralCaps::MODIFY_RQ_COUNTER_SET_ID)
-                && let Some(set) = core.port.counter_set
+                && let Some(set) = core.port.counters.set
             {
                 ModifyRqIn::MODIFY_BITMASK.set(&mut input, rq::modify::COUNTER_SET_ID);
                 RqContext::COUNTER_SET_ID.set(ModifyRqIn::CTX.of_mut(&mut input), set.into());

@@ -41,7 +41,7 @@ impl TransportQp {
     pub(super) fn modify(&mut self, core: &Core, request: &ModifyQp, ece: u32) -> Result<u32, Errno> {
         let mut request = *request;
         let mut mask = QpMask::from_bits_retain(request.attr_mask);
-        self.check_ports(&mut request, &mut mask)?;
+        self.check_ports(core, &mut request, &mut mask)?;
         let (current, wanted) = (QpState(request.cur_qp_state), QpState(request.qp_state));
         if mask.contains(QpMask::CUR_STATE) && current > QpState::ERR
             || mask.contains(QpMask::STATE) && wanted > QpState::ERR
@@ -73,8 +73,8 @@ impl TransportQp {
     }
 
     /// Ports that are named must be there, and be the same.
-    fn check_ports(&self, request: &mut ModifyQp, mask: &mut QpMask) -> Result<(), Errno> {
-        let is_port = |number: u8| u64::from(number) == PORT;
+    fn check_ports(&self, core: &Core, request: &mut ModifyQp, mask: &mut QpMask) -> Result<(), Errno> {
+        let is_port = |number: u8| core.is_port(number);
         if mask.contains(QpMask::PORT) && !is_port(request.port_num) {
             return Err(Errno::EINVAL);
         }
@@ -144,14 +144,16 @@ impl TransportQp {
         QpContext::LOG_ACK_REQ_FREQ.set(context, LOG_ACK_EVERY);
         self.write_values(core, request, mask, context)?;
         if (current, wanted) == (S::RESET, S::INIT) {
-            if self.kind == QpType::GSI {
+            if self.kind == QpType::GSI && !mask.contains(QpMask::PORT) {
                 let primary = QpContext::PRIMARY_ADDRESS_PATH.of_mut(context);
                 AddressPath::VHCA_PORT_NUM.set(primary, PORT as u32);
             }
             if self.receive_entries != 0 {
                 QpContext::DBR_ADDR.set(context, self.record);
             }
-            if let Some(set) = core.port.counter_set {
+            // Those of its port, which it has from here on.
+            let port = if mask.contains(QpMask::PORT) { request.port_num.into() } else { PORT };
+            if let Some(set) = core.outlet(port)?.counters.set {
                 QpContext::COUNTER_SET_ID.set(context, set.into());
             }
         }

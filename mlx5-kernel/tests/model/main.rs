@@ -11,6 +11,7 @@ mod flow;
 mod flow_action;
 mod fuzz;
 mod golden;
+mod joined;
 mod loopback;
 mod matcher;
 mod memory;

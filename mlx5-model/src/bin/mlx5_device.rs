@@ -17,7 +17,7 @@ use pollux_eal::with_causes;
 use pollux_mlx5_model::pci::{self, Health, Slot, Stop};
 use pollux_mlx5_model::time::Clock;
 use pollux_mlx5_model::wire::{Impairments, WireSpec};
-use pollux_mlx5_model::{Ability, Device, DeviceConfig, GuestMemory, Traits};
+use pollux_mlx5_model::{Ability, Device, DeviceConfig, GuestMemory, Joint, Traits};
 
 /// Software model of a ConnectX adapter, served as a PCI function over vfio-user for a virtual machine.
 #[derive(Parser)]
@@ -29,6 +29,10 @@ struct Cli {
     /// Link of each device, in the order of --socket: cable:NAME, unix:LOCAL:PEER, iface:NAME, pcap:IN:OUT, source:SIZE or null
     #[arg(long, required = true, value_name = "WIRE")]
     wire: Vec<WireSpec>,
+    /// Join the devices in twos, the first with the second and so on: functions of a card, of which Linux makes one RDMA device with two
+    /// ports
+    #[arg(long)]
+    dual_port: bool,
     /// Optional capabilities to enable on all devices, separated by commas: on-demand-paging, padded-completions, hairpin,
     /// dynamic-connections, signatures, mpls or sniffer
     #[arg(long, value_name = "ABILITY", value_delimiter = ',')]
@@ -67,15 +71,32 @@ fn run(cli: &Cli) -> Result<(), Box<dyn Error>> {
     if sockets != wires {
         return Err(format!("{sockets} sockets and {wires} wires: give each device one of both").into());
     }
+    if cli.dual_port && !sockets.is_multiple_of(2) {
+        return Err(format!(
+            "--dual-port joins devices in twos, and there are {sockets}: give one more or less"
+        )
+        .into());
+    }
     let mut slots = Vec::new();
+    let mut second = None;
     for (index, (path, wire)) in cli.socket.iter().zip(&cli.wire).enumerate() {
         let clock = Clock::machine();
         // Other people's drivers recover a send queue as Linux's network driver does.
         let mut traits = Traits { send_record_at_ready: false, ..Traits::default() };
         cli.with.iter().for_each(|ability| ability.enable(&mut traits));
+        let mac = [0x0c, 0x42, 0xa1, 0, 0, u8::try_from(index + 1)?];
+        let joint = match second.take() {
+            None if cli.dual_port => {
+                let (first, other) = Joint::pair(mac);
+                second = Some(other);
+                Some(first)
+            }
+            joint => joint,
+        };
         let config = DeviceConfig {
             name: format!("mlx5-device {}", path.display()),
-            mac: [0x0c, 0x42, 0xa1, 0, 0, u8::try_from(index + 1)?],
+            mac,
+            joint,
             // Other people's drivers ring as they like.
             strict: false,
             traits,

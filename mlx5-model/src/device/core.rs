@@ -11,6 +11,7 @@ use pollux_mlx5_abi::wqe::BLOCK_BYTES;
 use super::blue_flame::Turns;
 use super::bus::Bus;
 use super::function::Function;
+use super::joint::{Joint, Side};
 use super::lent::Lent;
 use super::object::{Tis, Umem};
 use super::ring::send::Came;
@@ -25,7 +26,7 @@ use crate::frame::{Headers, Tunnels};
 use crate::ledger::Crossing;
 use crate::memory::Bar;
 use crate::memory_keys::Keys;
-use crate::port::{HEADER_BYTES_MAX, MTU_MAX, Port};
+use crate::port::{HEADER_BYTES_MAX, MTU_MAX, Origin, Port};
 use crate::rdma::{self, Rdma};
 use crate::receive::join::{Merge, Offer};
 use crate::receive::{self, Arrival, Checked, Receivers, Taken};
@@ -63,6 +64,8 @@ pub(crate) struct Core {
     /// What the card looks into.
     pub(crate) tunnels: Tunnels,
     pub(crate) tap: Tap,
+    /// The way to the other function of the card.
+    pub(crate) joint: Option<Joint>,
     pub(crate) violations: Violations,
     pub(crate) turns: Turns,
     /// The doorbell that was found in its register last: page, offset, value.
@@ -103,9 +106,10 @@ impl Core {
         mtu: u16,
         strict: bool,
         wire: Box<dyn Wire>,
+        joint: Option<Joint>,
     ) -> Self {
         Self {
-            function: Function::new(&traits, caps, mac),
+            function: Function::new(&traits, caps, mac, joint.as_ref()),
             strict,
             uars: Table::new(FIRST_UAR, traits.uars.min(UARS)),
             domains: Table::new(0x10, 1 << 12),
@@ -126,6 +130,7 @@ impl Core {
             port: Port::new(wire, mac, mtu, &traits),
             tunnels: Tunnels::new(&traits),
             tap: Tap::default(),
+            joint,
             violations: Violations::default(),
             turns: Turns::default(),
             found: None,
@@ -148,7 +153,11 @@ impl Core {
         let violations = std::mem::take(&mut self.violations);
         let (base, visibility) = (self.lent.base, self.completions.visibility());
         let caps = std::mem::take(&mut self.function.caps);
-        *self = Self::new(self.traits, caps, permanent, mtu, self.strict, wire);
+        let joint = self.joint.take();
+        if let Some(joint) = &joint {
+            joint.reset();
+        }
+        *self = Self::new(self.traits, caps, permanent, mtu, self.strict, wire, joint);
         self.port.counters = counters;
         self.port.loopback.counted = own;
         self.port.carrier = carrier;
@@ -178,6 +187,7 @@ impl Core {
         }
         some |= self.scan(bus, bar);
         some |= self.tap.settle(&mut self.port);
+        some |= self.carry(bus);
         if self.senders.is_active() {
             let Self { senders, keys, completions, events, port, tunnels, steering, .. } = self;
             let mut around = send::Around { bus, keys, completions, events, port, tunnels, steering };
@@ -282,9 +292,36 @@ impl Core {
         bus: &mut Bus<'_>,
         act: impl FnOnce(&mut Rdma, &mut rdma::Around<'_, '_>) -> T,
     ) -> T {
-        let Self { rdma, receivers, keys, completions, events, port, .. } = self;
+        let Self { rdma, receivers, keys, completions, events, port, joint, .. } = self;
         let Receivers { pools, counters, .. } = receivers;
-        act(rdma, &mut rdma::Around { bus, keys, completions, events, port, pools, counters })
+        let second = joint.as_ref().filter(|joint| joint.side == Side::First);
+        act(rdma, &mut rdma::Around { bus, keys, completions, events, port, second, pools, counters })
+    }
+
+    /// What goes over the joint: frames of the other function's for this one's wire, packets from the other's wire.
+    fn carry(&mut self, bus: &mut Bus<'_>) -> bool {
+        let Some(joint) = self.joint.clone() else { return false };
+        let mut some = false;
+        match joint.side {
+            Side::Second => {
+                while self.port.is_ready()
+                    && let Some(frame) = joint.take_sent()
+                {
+                    self.port.send(&frame, Origin::Other);
+                    joint.give_back(frame);
+                    some = true;
+                }
+            }
+            Side::First => {
+                while let Some(frame) = joint.take_received() {
+                    let headers = Headers::parse(&frame, 0);
+                    self.with_rdma(bus, |rdma, around| rdma.receive(around, &frame, &headers, true));
+                    joint.give_back(frame);
+                    some = true;
+                }
+            }
+        }
+        some
     }
 
     /// The buffers of a BlueFlame register take turns; a queue that uses one twice in a row fails.
@@ -449,10 +486,21 @@ impl Core {
         receivers.forward(senders, &mut around, budget)
     }
 
+    /// Hands RoCE to the other function, where this one's port is that one's second; whether nobody else is to have it.
+    #[inline]
+    fn hand_over(&self, frame: &[u8], headers: &Headers) -> bool {
+        match &self.joint {
+            Some(joint) if joint.side == Side::Second => rdma::hand_over(joint, frame, headers),
+            _ => false,
+        }
+    }
+
     /// A frame was let in; `domain` is the transport domain of its sender if that is of this function.
     fn arrive(&mut self, bus: &mut Bus<'_>, frame: &[u8], waits: bool, domain: Option<u32>) -> Arrived {
         let headers = Headers::parse(frame, 0);
-        if self.with_rdma(bus, |rdma, around| rdma.receive(around, frame, &headers)) {
+        if self.with_rdma(bus, |rdma, around| rdma.receive(around, frame, &headers, false))
+            || domain.is_none() && self.hand_over(frame, &headers)
+        {
             return Arrived::Taken;
         }
         self.steering.classify(Way::In, frame, &headers, &self.tunnels);

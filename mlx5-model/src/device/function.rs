@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::joint::{FIRST_ID, Joint};
 use crate::card::Traits;
 
 /// How far the function has come up.
@@ -25,6 +26,10 @@ pub(crate) struct Function {
     /// Commands that were refused.
     pub(crate) refusals: u64,
     pub(crate) guid: u64,
+    /// The card's, which is that of its first function.
+    pub(crate) card_guid: u64,
+    /// Its number on its card.
+    pub(crate) vhca_id: u32,
     pub(crate) roce_enabled: bool,
     pub(crate) min_inline: u32,
 }
@@ -39,8 +44,12 @@ pub(crate) struct SoftwareId {
 }
 
 impl Function {
-    pub(crate) fn new(traits: &Traits, caps: BTreeMap<u16, Vec<u8>>, mac: [u8; 6]) -> Self {
-        let [a, b, c, d, e, f] = mac;
+    pub(crate) fn new(
+        traits: &Traits,
+        caps: BTreeMap<u16, Vec<u8>>,
+        mac: [u8; 6],
+        joint: Option<&Joint>,
+    ) -> Self {
         Self {
             life: Life::Off,
             issi: 0,
@@ -48,8 +57,9 @@ impl Function {
             caps,
             software_id: SoftwareId::default(),
             refusals: 0,
-            // As an EUI-64. Source: RFC 4291, appendix A.
-            guid: u64::from_be_bytes([a ^ 2, b, c, 0xff, 0xfe, d, e, f]),
+            guid: guid(mac),
+            card_guid: guid(joint.map_or(mac, |joint| joint.card)),
+            vhca_id: joint.map_or(FIRST_ID, Joint::vhca_id),
             roce_enabled: false,
             min_inline: traits.min_inline(),
         }
@@ -58,4 +68,9 @@ impl Function {
     pub(crate) fn is_running(&self) -> bool {
         self.life == Life::Running
     }
+}
+
+/// An address as an EUI-64. Source: RFC 4291, appendix A.
+fn guid([a, b, c, d, e, f]: [u8; 6]) -> u64 {
+    u64::from_be_bytes([a ^ 2, b, c, 0xff, 0xfe, d, e, f])
 }

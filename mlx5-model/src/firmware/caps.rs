@@ -20,6 +20,7 @@ use super::{Call, No, lent, need};
 use crate::card::Traits;
 use crate::completion;
 use crate::device::core::Core;
+use crate::device::joint::{FIRST_ID, Joint};
 use crate::device::uar::UARS;
 use crate::event::QUEUES_MAX;
 use crate::frame::VXLAN_PORTS_MAX;
@@ -43,8 +44,6 @@ pub(super) const LOG_EQ: u32 = 20;
 pub(super) const LOG_RQT: u32 = 11;
 /// Size of a steering table as logarithm.
 pub(super) const LOG_FT: u32 = 24;
-/// Number of the function, by which others are told from it.
-pub(super) const VHCA_ID: u32 = 1;
 /// Bytes of a send entry at most: 16 blocks, of which 63 segments count.
 const SEND_ENTRY_BYTES_MAX: u32 = 1024;
 /// Bytes that a frame has at most before it is cut up, as logarithm.
@@ -52,14 +51,18 @@ const LOG_CUT: u32 = 16;
 
 impl Traits {
     /// The blocks of all kinds that are known, as long as an answer.
-    pub(crate) fn blocks(&self) -> BTreeMap<u16, Vec<u8>> {
+    pub(crate) fn blocks(&self, joint: Option<&Joint>) -> BTreeMap<u16, Vec<u8>> {
         let mut blocks = BTreeMap::new();
         let mut put = |kind, block: &[u8]| {
             let mut whole = vec![0; 4096];
             whole[..block.len()].copy_from_slice(block);
             blocks.insert(kind, whole);
         };
-        put(kind::GENERAL, &self.general());
+        let mut general = self.general();
+        if let Some(joint) = joint {
+            joint.tell(&mut general);
+        }
+        put(kind::GENERAL, &general);
         put(kind::GENERAL_2, &self.second());
         put(kind::ETHERNET_OFFLOADS, &self.ethernet());
         put(kind::ROCE, &self.roce());
@@ -79,7 +82,7 @@ impl Traits {
         let block = &mut caps;
         for (field, value) in [
             (G::HCA_CAP_2, 1),
-            (G::VHCA_ID, VHCA_ID),
+            (G::VHCA_ID, FIRST_ID),
             (G::PORT_TYPE, port_type::ETH),
             (G::NUM_PORTS, 1),
             (G::ETH_NET_OFFLOADS, 1),

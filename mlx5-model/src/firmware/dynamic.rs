@@ -80,7 +80,8 @@ impl Core {
         need!(set == 0 || call.may_name(self.receivers.counters.owner(set)), BAD_RES_ERR, 24);
         need!(D::STATE.get(&context) == state::ACTIVE, BAD_PARAM_ERR, 25);
         need!((1..=5).contains(&D::MTU.get(&context)), BAD_PARAM_ERR, 26);
-        need!(D::PORT.get(&context) <= 1 && D::PKEY_INDEX.get(&context) == 0, BAD_PARAM_ERR, 27);
+        need!(D::PKEY_INDEX.get(&context) == 0, BAD_PARAM_ERR, 27);
+        let second = self.is_second_port(D::PORT.get(&context))?;
         need!((D::MY_ADDR_INDEX.get(&context) as usize) < ADDRESSES, BAD_PARAM_ERR, 28);
         // The key for any memory is the kernel's.
         need!(call.uid == 0 || !D::RLKY.is_set(&context), BAD_PARAM_ERR, 29);
@@ -117,6 +118,7 @@ impl Core {
             class,
             flow_label: D::FLOW_LABEL.get(&context),
             priority: D::ETH_PRIO.get(&context) as u8,
+            second,
             ..Path::default()
         };
         pair.rights = Rights {

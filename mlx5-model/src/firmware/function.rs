@@ -9,6 +9,7 @@ use pollux_mlx5_abi::command::{opcode as op, pages};
 use super::{Call, No, need};
 use crate::device::core::Core;
 use crate::device::function::{Function, Life, SoftwareId};
+use crate::device::joint::Side;
 use crate::memory_keys::{NULL_KEY, RESERVED_KEY};
 
 /// The newest interface revision spoken: 1, as current firmware. Source: Linux `main.c`, `mlx5_core_set_issi`.
@@ -59,6 +60,9 @@ impl Core {
                 let number = InitHcaIn::SW_VHCA_ID.get(call.input()?);
                 need!(self.function.life == Life::Enabled, BAD_SYS_STATE_ERR, 16);
                 self.function.software_id.start(number)?;
+                if let Some(joint) = self.joint.as_ref().filter(|joint| joint.side == Side::First) {
+                    joint.set_software_id(number);
+                }
                 self.function.life = Life::Running;
             }
             op::TEARDOWN_HCA => {

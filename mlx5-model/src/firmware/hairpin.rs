@@ -6,7 +6,6 @@ use pollux_mlx5_abi::command::sq::SqContext;
 use pollux_mlx5_abi::command::status;
 use pollux_mlx5_abi::command::wq::{WorkQueue, state};
 
-use super::caps::VHCA_ID;
 use super::{Call, No, need, no};
 use crate::device::bus::Bus;
 use crate::device::core::Core;
@@ -123,7 +122,7 @@ impl Core {
         let buffer = self.receivers.queues.get_mut(number).and_then(|queue| queue.hairpin.as_deref_mut());
         let Some(buffer) = buffer else { return Ok(()) };
         let peer = RqContext::HAIRPIN_PEER_SQ.get(context);
-        need!(RqContext::HAIRPIN_PEER_VHCA.get(context) == VHCA_ID, BAD_PARAM_ERR, 66);
+        need!(RqContext::HAIRPIN_PEER_VHCA.get(context) == self.function.vhca_id, BAD_PARAM_ERR, 66);
         need!(call.may_change(self.senders.queues.owner(peer)), BAD_RES_ERR, 67);
         let egress = self.senders.queues.get(peer).and_then(|queue| queue.hairpin);
         let egress = egress.ok_or(no(status::BAD_PARAM_ERR, 68))?;
@@ -142,7 +141,7 @@ impl Core {
         let egress = self.senders.queues.get_mut(number).and_then(|queue| queue.hairpin.as_mut());
         let Some(egress) = egress else { return Ok(()) };
         let peer = SqContext::HAIRPIN_PEER_RQ.get(context);
-        need!(SqContext::HAIRPIN_PEER_VHCA.get(context) == VHCA_ID, BAD_PARAM_ERR, 66);
+        need!(SqContext::HAIRPIN_PEER_VHCA.get(context) == self.function.vhca_id, BAD_PARAM_ERR, 66);
         need!(call.may_change(self.receivers.queues.owner(peer)), BAD_RES_ERR, 67);
         let buffer = self.receivers.queues.get(peer).and_then(|queue| queue.hairpin.as_deref());
         let buffer = buffer.ok_or(no(status::BAD_PARAM_ERR, 68))?;
@@ -153,13 +152,13 @@ impl Core {
 }
 
 /// What a receive queue's context says of its peer.
-pub(super) fn show_sender(context: &mut [u8; RqContext::BYTES], buffer: &Buffer) {
+pub(super) fn show_sender(context: &mut [u8; RqContext::BYTES], buffer: &Buffer, vhca_id: u32) {
     RqContext::HAIRPIN_PEER_SQ.set(context, buffer.peer.unwrap_or(NONE));
-    RqContext::HAIRPIN_PEER_VHCA.set(context, if buffer.peer.is_some() { VHCA_ID } else { 0 });
+    RqContext::HAIRPIN_PEER_VHCA.set(context, if buffer.peer.is_some() { vhca_id } else { 0 });
 }
 
 /// What a send queue's context says of its peer.
-pub(super) fn show_receiver(context: &mut [u8; SqContext::BYTES], egress: Egress) {
+pub(super) fn show_receiver(context: &mut [u8; SqContext::BYTES], egress: Egress, vhca_id: u32) {
     SqContext::HAIRPIN_PEER_RQ.set(context, egress.peer.unwrap_or(NONE));
-    SqContext::HAIRPIN_PEER_VHCA.set(context, if egress.peer.is_some() { VHCA_ID } else { 0 });
+    SqContext::HAIRPIN_PEER_VHCA.set(context, if egress.peer.is_some() { vhca_id } else { 0 });
 }

@@ -10,6 +10,7 @@ use pollux_mlx5_abi::command::{opcode as op, status};
 
 use super::{Call, No, need, no};
 use crate::device::core::Core;
+use crate::device::joint::{BY_FUNCTION, FIRST_ID, Side};
 use crate::port::{ADDRESSES_MAX, HEADER_BYTES_MAX, PortCounters, Traffic, Way};
 
 /// The default partition's key, with full membership. Source: InfiniBand Architecture Specification, volume 1, 10.9.1.2.
@@ -60,11 +61,17 @@ impl Core {
                 let input: &[u8; SetRoceAddressIn::BYTES] = call.input()?;
                 let index = SetRoceAddressIn::ROCE_ADDRESS_INDEX.get(input);
                 let block = SetRoceAddressIn::ROCE_ADDRESS.get(input);
-                need!(self.rdma.addresses().set(index as usize, block), IX_ERR, 16);
+                let second = self.is_second_port(SetRoceAddressIn::VHCA_PORT_NUM.get(input))?;
+                need!(self.rdma.addresses(second).set(index as usize, block), IX_ERR, 16);
+                if second && let Some(joint) = &self.joint {
+                    joint.set_addresses(self.rdma.addresses(true).all());
+                }
             }
             op::QUERY_ROCE_ADDRESS => {
-                let index = QueryRoceAddressIn::ROCE_ADDRESS_INDEX.get(call.input()?);
-                let Some(address) = self.rdma.addresses().block(index as usize) else {
+                let input = call.input()?;
+                let index = QueryRoceAddressIn::ROCE_ADDRESS_INDEX.get(input);
+                let second = self.is_second_port(QueryRoceAddressIn::VHCA_PORT_NUM.get(input))?;
+                let Some(address) = self.rdma.addresses(second).block(index as usize) else {
                     return Err(no(status::IX_ERR, 16));
                 };
                 QueryRoceAddressOut::ROCE_ADDRESS.set(call.output()?, address);
@@ -111,7 +118,7 @@ impl Core {
         N::MIN_WQE_INLINE_MODE.set(context, self.function.min_inline);
         N::ROCE_EN.set(context, self.function.roce_enabled.into());
         N::MTU.set(context, u32::from(port.mtu) + HEADER_BYTES_MAX as u32);
-        N::SYSTEM_IMAGE_GUID.set(context, self.function.guid);
+        N::SYSTEM_IMAGE_GUID.set(context, self.function.card_guid);
         N::PORT_GUID.set(context, self.function.guid);
         N::NODE_GUID.set(context, self.function.guid);
         N::DISABLE_UC_LOCAL_LB.set(context, (!port.loopback.unicast).into());
@@ -124,6 +131,10 @@ impl Core {
         // Source: Linux `drivers/net/ethernet/mellanox/mlx5/core/vport.c`, `mlx5_query_nic_vport_qkey_viol_cntr`.
         N::QKEY_VIOLATION_COUNTER.set(context, port.qkey_violations.into());
         N::PERMANENT_ADDRESS.set(context, mac_value(port.permanent));
+        if self.joint.as_ref().is_some_and(|joint| joint.side == Side::Second && joint.is_affiliated()) {
+            N::AFFILIATION_CRITERIA.set(context, BY_FUNCTION);
+            N::AFFILIATED_VHCA_ID.set(context, FIRST_ID);
+        }
         let room = call.output.get_mut(QueryNicVportContextOut::BYTES..).unwrap_or_default();
         for (place, entry) in room.as_chunks_mut::<8>().0.iter_mut().zip(&entries) {
             *place = *entry;
@@ -167,6 +178,9 @@ impl Core {
         if FieldSelect::ROCE_EN.is_set(&fields) {
             self.function.roce_enabled = N::ROCE_EN.is_set(context);
         }
+        if FieldSelect::AFFILIATION.is_set(&fields) {
+            self.affiliate(context)?;
+        }
         if FieldSelect::ADDRESSES_LIST.is_set(&fields) {
             let count = N::ALLOWED_LIST_SIZE.get(context) as usize;
             need!(count <= ADDRESSES_MAX, BAD_PARAM_ERR, 19);
@@ -182,6 +196,36 @@ impl Core {
             }
         }
         Ok(())
+    }
+}
+
+impl Core {
+    /// The port of a card's second function becomes the second one of the first, or is that no more.
+    fn affiliate(&mut self, context: &[u8; NicVportContext::BYTES]) -> Result<(), No> {
+        use NicVportContext as N;
+        let joint = self.joint.as_ref().filter(|joint| joint.side == Side::Second);
+        let Some(joint) = joint else { return Err(no(status::BAD_PARAM_ERR, 21)) };
+        let criteria = N::AFFILIATION_CRITERIA.get(context);
+        if criteria == 0 {
+            joint.affiliate(false);
+            return Ok(());
+        }
+        need!(criteria == BY_FUNCTION, BAD_PARAM_ERR, 22);
+        let (number, by_software) = (N::AFFILIATED_VHCA_ID.get(context), N::VHCA_ID_TYPE.is_set(context));
+        need!(joint.is_first(number, by_software), BAD_PARAM_ERR, 23);
+        // Source: Linux `drivers/net/ethernet/mellanox/mlx5/core/vport.c`, `mlx5_nic_vport_affiliate_multiport`: RoCE first.
+        need!(self.function.roce_enabled, BAD_PARAM_ERR, 24);
+        joint.affiliate(true);
+        Ok(())
+    }
+
+    /// Whether a port that a command names is the function's second; 0 is the first, too.
+    pub(super) fn is_second_port(&self, number: u32) -> Result<bool, No> {
+        match (number, &self.joint) {
+            (0 | 1, _) => Ok(false),
+            (2, Some(joint)) if joint.side == Side::First => Ok(true),
+            _ => Err(no(status::BAD_PARAM_ERR, 15)),
+        }
     }
 }
 

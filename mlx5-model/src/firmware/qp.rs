@@ -91,7 +91,7 @@ impl Core {
         let domain = Q::PD.get(&context);
         match step.to {
             State::Init => {
-                need!(port <= 1, BAD_PARAM_ERR, 20);
+                self.is_second_port(port)?;
                 need!(AddressPath::PKEY_INDEX.get(path) == 0, BAD_PARAM_ERR, 21);
             }
             State::Receive => {

@@ -31,7 +31,7 @@ impl Core {
                 RqContext::STATE.set(&mut context, queue.state.code());
                 WorkQueue::HW_COUNTER.set(RqContext::WQ.of_mut(&mut context), queue.hardware_counter());
                 if let Some(buffer) = &queue.hairpin {
-                    hairpin::show_sender(&mut context, buffer);
+                    hairpin::show_sender(&mut context, buffer, self.function.vhca_id);
                 }
                 QueryRqOut::RQ_CONTEXT.set(call.output()?, context);
                 Ok(())

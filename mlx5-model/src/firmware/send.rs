@@ -33,7 +33,7 @@ impl Core {
                 WorkQueue::HW_COUNTER.set(ring, queue.ring.next().into());
                 WorkQueue::SW_COUNTER.set(ring, queue.ring.posted().into());
                 if let Some(egress) = queue.hairpin {
-                    hairpin::show_receiver(&mut context, egress);
+                    hairpin::show_receiver(&mut context, egress, self.function.vhca_id);
                 }
                 QuerySqOut::SQ_CONTEXT.set(call.output()?, context);
                 Ok(())

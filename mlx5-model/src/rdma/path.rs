@@ -90,6 +90,11 @@ impl Addresses {
         self.get(index).is_some_and(|address| address.gid == *gid)
     }
 
+    /// The GIDs of all.
+    pub(crate) fn all(&self) -> Vec<[u8; 16]> {
+        self.list.iter().map(|address| address.gid).collect()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
@@ -110,6 +115,8 @@ pub(crate) struct Path {
     pub(crate) source_port: u16,
     /// Priority in a VLAN tag.
     pub(crate) priority: u8,
+    /// It begins at the function's second port.
+    pub(crate) second: bool,
 }
 
 impl Path {
@@ -133,11 +140,12 @@ impl Path {
             flow_label: A::FLOW_LABEL.get(block),
             source_port: A::UDP_SPORT.get(block) as u16,
             priority: A::ETH_PRIO.get(block) as u8,
+            second: A::VHCA_PORT_NUM.get(block) == 2,
         }
     }
 
-    /// From a send entry. The index of the own address and the flow label share a word.
-    pub(crate) fn of_vector(vector: &AddressVector) -> Self {
+    /// From a send entry. The index of the own address and the flow label share a word; the port is the queue pair's.
+    pub(crate) fn of_vector(vector: &AddressVector, second: bool) -> Self {
         let word = vector.grh_gid_fl.get();
         Self {
             own: (word >> 20) as u8,
@@ -148,6 +156,7 @@ impl Path {
             flow_label: word & 0xf_ffff,
             source_port: vector.rlid.get(),
             priority: vector.stat_rate_sl >> 1 & 7,
+            second,
         }
     }
 }

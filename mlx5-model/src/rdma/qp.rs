@@ -182,6 +182,7 @@ impl Qp {
                 let mine = Q::PRIMARY_ADDRESS_PATH.of_mut(ours);
                 AddressPath::PKEY_INDEX.set(mine, AddressPath::PKEY_INDEX.get(&path));
                 AddressPath::VHCA_PORT_NUM.set(mine, AddressPath::VHCA_PORT_NUM.get(&path));
+                self.path.second = AddressPath::VHCA_PORT_NUM.get(&path) == 2;
                 self.known_as = Q::DETH_SQPN.get(context);
                 self.reserved_key |= Q::RLKY.is_set(context);
                 self.counter_set = Q::COUNTER_SET_ID.get(context);
@@ -259,6 +260,7 @@ impl Qp {
         if on(optional::PRI_PORT) {
             let port = AddressPath::VHCA_PORT_NUM.get(Q::PRIMARY_ADDRESS_PATH.of(context));
             AddressPath::VHCA_PORT_NUM.set(Q::PRIMARY_ADDRESS_PATH.of_mut(ours), port);
+            self.path.second = port == 2;
         }
         if on(optional::ALT_ADDR_PATH) {
             Q::SECONDARY_ADDRESS_PATH.set(ours, Q::SECONDARY_ADDRESS_PATH.get(context));

@@ -128,7 +128,7 @@ fn take_apart(pair: &Qp, modifier: u8, request: &mut Request, body: &[u8]) -> Re
             return Err(Failure::SEGMENTS);
         }
         request.note(reserved::in_vector(at(rest), vector));
-        let path = Path::of_vector(vector);
+        let path = Path::of_vector(vector, pair.path.second);
         if pair.service == S::Initiator {
             if is_group(&path.gid) {
                 return Err(Failure::ADDRESS);

@@ -11,6 +11,7 @@ mod fault;
 mod fuzz;
 mod hairpin;
 mod join;
+mod joint;
 mod label;
 mod loopback;
 mod memory_key;

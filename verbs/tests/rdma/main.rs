@@ -11,6 +11,7 @@ mod memory;
 mod pages;
 mod paging;
 mod pair;
+mod ports;
 mod raw;
 mod rig;
 mod shared;

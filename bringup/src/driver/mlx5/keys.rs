@@ -15,8 +15,9 @@ use pollux_port::driver::DriverInfo;
 use crate::driver::MODEL;
 
 /// Keys of the model that are no abilities.
-const OWN: [Param; 17] = [
+const OWN: [Param; 18] = [
     Param::text("wire"),
+    Param::text("wire2"),
     Param::new("mac", "xx:xx:xx:xx:xx:xx"),
     Param::new("ip", "<address>/<bits>"),
     Param::new("device", "cx4lx|cx5|cx6dx|cx7"),
@@ -127,6 +128,8 @@ const USUAL_WIRE: WireSpec = WireSpec::Source { size: 64, rate: None };
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ModelKeys {
     pub(super) wire: WireSpec,
+    /// Of the RDMA device's second port, if it has one.
+    pub(super) second_wire: Option<WireSpec>,
     pub(super) mac: Option<[u8; 6]>,
     /// Addresses for RDMA; one is made from the wire's or the model's name where none is given.
     pub(super) addresses: Vec<InterfaceAddress>,
@@ -166,6 +169,7 @@ impl ModelKeys {
     fn read(device: &DeviceArg) -> Result<Self, ConfigError> {
         let mut keys = device.keys_of(&PARAMS);
         let wire = parsed(&mut keys, "wire")?.unwrap_or(USUAL_WIRE);
+        let second_wire = parsed(&mut keys, "wire2")?;
         let mac = unicast(&mut keys)?;
         let addresses = addresses(&mut keys)?;
         let profile: Profile = parsed(&mut keys, "device")?.unwrap_or_default();
@@ -212,6 +216,7 @@ impl ModelKeys {
         keys.finish()?;
         Ok(Self {
             wire,
+            second_wire,
             mac,
             addresses,
             profile,
@@ -319,6 +324,9 @@ mod tests {
         let (usual, _) = take("mlx5_model0").expect("accepted");
         assert_eq!(usual.door, DoorProfile::default());
         assert_eq!(usual.wire.to_string(), "source:64");
+        assert_eq!(usual.second_wire, None);
+        let (two, _) = take("mlx5_model0,wire=cable:a,wire2=cable:b").expect("accepted");
+        assert_eq!(two.second_wire, Some(WireSpec::Cable("b".into())));
         assert!(usual.impairments.is_none() && usual.faults == FaultPlan::default());
     }
 
@@ -387,6 +395,10 @@ mod tests {
             (
                 "wire=source:1",
                 "wire=source:1: frames have 60 to 16384 bytes, FCS not counted; wires: cable:NAME, source:SIZE[:RATE], null, pcap:IN:OUT, iface:NAME, unix:LOCAL:PEER",
+            ),
+            (
+                "wire2=wifi",
+                "wire2=wifi: there is no such wire; wires: cable:NAME, source:SIZE[:RATE], null, pcap:IN:OUT, iface:NAME, unix:LOCAL:PEER",
             ),
             ("device=cx3", "device=cx3: is not one of cx4lx, cx5, cx6dx, cx7"),
             ("loss=2", "loss=2: must be between 0 and 1, such as 0.01"),

@@ -28,6 +28,9 @@ pub(super) fn make(name: &str, keys: ModelKeys) -> Result<Arc<Model>, ModelError
     if let Some(mac) = keys.mac {
         builder = builder.mac(mac);
     }
+    if let Some(wire) = keys.second_wire {
+        builder = builder.second_wire(wire);
+    }
     for address in keys.addresses {
         builder = builder.ip(address);
     }

@@ -11,7 +11,6 @@ use zerocopy::{FromZeros, IntoBytes};
 use super::hca::Hca;
 use super::post::Address;
 use pollux_mlx5_common::MlxError;
-use pollux_mlx5_common::context::PORT;
 
 /// First UDP port that RoCE sends from. Source: rdma-core `libibverbs/verbs.h`, `IB_ROCE_UDP_ENCAP_VALID_PORT_MIN`.
 const UDP_PORT_MIN: u16 = 0xc000;
@@ -39,7 +38,7 @@ impl Hca {
         let grh = &attributes.grh;
         let gid = device
             .context()
-            .query_gid(PORT.into(), grh.sgid_index.into())
+            .query_gid(attributes.port_num.into(), grh.sgid_index.into())
             .map_err(|error| device.failed(what, error))?;
         let refuse = |problem: String| MlxError::Queue { queue: "address handle".into(), problem };
         let Some(gid) = gid.filter(|_| attributes.is_global != 0) else {
