@@ -221,6 +221,17 @@ pub struct Results {
     pub average: f64,
     /// Millions of messages a second.
     pub rate: f64,
+    /// What each of two ports has of the average and of the rate, where that is told.
+    pub by_port: Option<[PortShare; 2]>,
+}
+
+/// One port's share of a result.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PortShare {
+    /// In the unit that both ends show.
+    pub average: f64,
+    /// Millions of messages a second.
+    pub rate: f64,
 }
 
 impl Line {
@@ -350,7 +361,7 @@ impl Line {
             .ok_or_else(|| self.strange(&other, "the keys of a queue pair (-x at both ends, or at none)"))
     }
 
-    /// Step 5.
+    /// Step 5. Shares of ports are told, and come, where this end has such: both ends have them, or neither.
     ///
     /// # Errors
     /// [`ExchangeError`].
@@ -359,13 +370,23 @@ impl Line {
             let other = self.swap(&own.to_be_bytes(), RESULTS, stop)?;
             Ok::<_, ExchangeError>(u64::from_be_bytes(other))
         };
-        Ok(Results {
+        let mut results = Results {
             size: swap(own.size)?,
             iterations: swap(own.iterations)?,
             peak: f64::from_bits(swap(own.peak.to_bits())?),
             average: f64::from_bits(swap(own.average.to_bits())?),
             rate: f64::from_bits(swap(own.rate.to_bits())?),
-        })
+            by_port: None,
+        };
+        if let Some(own) = own.by_port {
+            let mut shares = [PortShare::default(); 2];
+            for (own, share) in own.iter().zip(&mut shares) {
+                share.average = f64::from_bits(swap(own.average.to_bits())?);
+                share.rate = f64::from_bits(swap(own.rate.to_bits())?);
+            }
+            results.by_port = Some(shares);
+        }
+        Ok(results)
     }
 }
 
@@ -515,11 +536,17 @@ mod tests {
     #[test]
     fn results_are_swapped() {
         let (mut client, mut server) = pair();
-        let results = |rate| Results { size: 64, iterations: 1000, peak: 10.5, average: 9.25, rate };
-        std::thread::scope(|scope| {
-            let other = scope.spawn(move || server.trade_results(&results(1.5), NEVER).unwrap());
-            assert_eq!(client.trade_results(&results(2.5), NEVER).unwrap(), results(1.5));
-            assert_eq!(other.join().unwrap(), results(2.5));
-        });
+        let results =
+            |rate, by_port| Results { size: 64, iterations: 1000, peak: 10.5, average: 9.25, rate, by_port };
+        let shares =
+            |rate| Some([(6.0, rate), (3.25, 0.5)].map(|(average, rate)| PortShare { average, rate }));
+        for (shares, others) in [(None, None), (shares(1.0), shares(2.0))] {
+            std::thread::scope(|scope| {
+                let server = &mut server;
+                let other = scope.spawn(move || server.trade_results(&results(1.5, shares), NEVER).unwrap());
+                assert_eq!(client.trade_results(&results(2.5, others), NEVER).unwrap(), results(1.5, shares));
+                assert_eq!(other.join().unwrap(), results(2.5, others));
+            });
+        }
     }
 }

@@ -26,7 +26,6 @@ const fn short(short: char, lacking: Lacking) -> Lacking {
     Lacking { short: Some(short), ..lacking }
 }
 
-const ONE_PORT: &str = "a test uses one port; run a second test on the other port";
 const ACCELERATOR: &str = "accelerator memory is not supported";
 const ENCRYPTION: &str = "encryption offload is not supported";
 const DC: &str = "DC is not supported; use -c RC, UC, UD or XRC";
@@ -37,8 +36,6 @@ const POLLS: &str = "the CQ is always polled for up to 32 completions";
 
 /// All of them.
 const LACKING: &[Lacking] = &[
-    short('O', flag("dualport", ONE_PORT)),
-    flag("report-per-port", ONE_PORT),
     short('X', value("vector", "completion events always use vector 0")),
     value("force-link", "the link type is always Ethernet"),
     flag("use-null-mr", OWN_MEMORY),

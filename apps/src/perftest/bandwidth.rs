@@ -24,6 +24,8 @@ pub struct Run {
     pub messages: u64,
     /// Messages that came, by queue.
     pub by_queue: Vec<u64>,
+    /// What each port has of the measured ones, with `--report-per-port`.
+    pub by_port: Option<[u64; 2]>,
 }
 
 /// How far a test has come. A run without an end is told of period by period, and what is under way when one is over is there in the
@@ -143,6 +145,14 @@ pub fn run(
     let before: Vec<u64> = flows.iter().map(|flow| flow.received).collect();
     let mut moments = Moments::default();
     let mut counted = 0;
+    let mut by_port = end.settings.options.report_per_port.then_some([0; 2]);
+    // What is counted of each port: sends that completed, or messages that came.
+    let at_ports = |flows: &[Flow]| {
+        let (first, second) = flows.split_at(flows.len() / 2);
+        [first, second].map(|flows| {
+            flows.iter().map(|flow| if sends { flow.completed } else { flow.received }).sum::<u64>()
+        })
+    };
     // A receiver's clock starts with the first message of all.
     let mut window = if sends || received > 0 { Window::new(clock, extent, cycles::now()) } else { None };
     if sends {
@@ -172,6 +182,7 @@ pub fn run(
                 }
             }
         }
+        let ports_before = by_port.map(|_| at_ports(&flows));
         let mut failed = None;
         if sends && completed < posted {
             let before = completed;
@@ -248,6 +259,13 @@ pub fn run(
                 }
             }
         }
+        if let (Some(by_port), Some(before)) = (&mut by_port, ports_before)
+            && window.is_some_and(|window| window.counts(now))
+        {
+            for ((counted, before), after) in by_port.iter_mut().zip(before).zip(at_ports(&flows)) {
+                *counted += after - before;
+            }
+        }
         // A run over time looks at the flag itself: it is never idle.
         if window.is_some() {
             watch.round()?;
@@ -264,7 +282,7 @@ pub fn run(
         }
         (_, None) => 0,
     };
-    Ok(Run { moments, messages, by_queue })
+    Ok(Run { moments, messages, by_queue, by_port })
 }
 
 /// A message came that is not what `--send_with_imm` sends.

@@ -44,6 +44,20 @@ const ATOMIC_SWAP: u64 = 0;
 /// The queue pair number of a multicast group.
 const GROUP_QPN: u32 = 0xff_ffff;
 
+/// Where queue pairs are: a port, and the GID there by which they are reached.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// The port.
+    pub port: u8,
+    /// Which of its GIDs.
+    pub gid_index: u8,
+    /// That GID.
+    pub gid: [u8; 16],
+}
+
+/// The places of an end: with `-O` the second one is another port's.
+pub type Places = [Place; 2];
+
 /// One end.
 pub struct End {
     /// What to run.
@@ -68,6 +82,7 @@ pub struct End {
     qps: Vec<Qp>,
     /// How far behind a queue pair that sends the one stands that it sends to, among the other end's: 0 without halves.
     half: usize,
+    places: Places,
     srq: Option<Srq>,
     /// The key of datagrams.
     qkey: u32,
@@ -93,19 +108,12 @@ impl End {
     pub fn new(
         device: &RdmaDevice,
         settings: Settings,
-        port: u8,
-        gid: (u8, [u8; 16]),
+        places: Places,
         met: &Met,
         sends: bool,
     ) -> Result<Self, Failure> {
-        Self::make(
-            device,
-            settings,
-            port,
-            (gid.1, sends),
-            (met.cycle_buffer as usize, met.cache_line as usize),
-            None,
-        )
+        let round = (met.cycle_buffer as usize, met.cache_line as usize);
+        Self::make(device, settings, (places, sends), round, None)
     }
 
     /// Makes memory and queues of an end that sends frames, or receives them: in a ring of each queue pair, or spread over as many
@@ -120,14 +128,14 @@ impl End {
         flows: Flows,
         spread: Option<HashFields>,
     ) -> Result<Self, Failure> {
-        Self::make(device, settings, port, ([0; 16], true), ROUND, Some((flows, spread)))
+        let place = Place { port, gid_index: 0, gid: [0; 16] };
+        Self::make(device, settings, ([place; 2], true), ROUND, Some((flows, spread)))
     }
 
     fn make(
         device: &RdmaDevice,
         settings: Settings,
-        port: u8,
-        (gid, is_sender): ([u8; 16], bool),
+        (places, is_sender): (Places, bool),
         (cycle, line): (usize, usize),
         raw: Option<(Flows, Option<HashFields>)>,
     ) -> Result<Self, Failure> {
@@ -180,6 +188,7 @@ impl End {
                 _ => Qp::new(&pd, &sends.cq, &receives.cq, &options),
             };
             let mut qp = qp.map_err(|error| device::too_many(error, count, number))?;
+            let port = place(&settings, &places, number).port;
             if kind == QpKind::Ud {
                 let (port, pkey_index, qkey) = (Some(port), Some(0), Some(qkey));
                 qp.modify(&QpAttributes { port, pkey_index, qkey, ..QpAttributes::state(QpState::INIT) })?;
@@ -189,19 +198,21 @@ impl End {
             Ok(qp)
         });
         let qps = qps.collect::<Result<Vec<_>, Failure>>()?;
-        let lid = context.port(port)?.legacy_resp.lid;
         let srqn = if xrcd.is_some() { srq.as_ref().map_or(0, Srq::number) } else { 0 };
-        let own = qps.iter().enumerate().map(|(number, qp)| Keys {
-            lid,
-            out_reads: outs,
-            qpn: qp.qpn(),
-            psn: random_psn(),
-            rkey: mr.rkey(),
-            address: mr.address() + ((settings.qps + number % settings.qps) * area) as u64,
-            srqn,
-            gid: Some(gid),
+        let own = qps.iter().enumerate().map(|(number, qp)| {
+            let Place { port, gid, .. } = *place(&settings, &places, number);
+            Ok(Keys {
+                lid: context.port(port)?.legacy_resp.lid,
+                out_reads: outs,
+                qpn: qp.qpn(),
+                psn: random_psn(),
+                rkey: mr.rkey(),
+                address: mr.address() + ((settings.qps + number % settings.qps) * area) as u64,
+                srqn,
+                gid: Some(gid),
+            })
         });
-        let own = own.collect();
+        let own = own.collect::<Result<_, Failure>>()?;
         let (size, inline) = (settings.size as usize, settings.inline);
         Ok(Self {
             settings,
@@ -215,6 +226,7 @@ impl End {
             group: None,
             qps,
             half,
+            places,
             srq,
             qkey,
             ahs: Vec::new(),
@@ -248,14 +260,15 @@ impl End {
     ///
     /// # Errors
     /// What the device says.
-    pub fn connect(&mut self, port: u8, gid_index: u8, mtu: Mtu) -> Result<(), Failure> {
+    pub fn connect(&mut self, mtu: Mtu) -> Result<(), Failure> {
         let options = &self.settings.options;
         // The other end answers as many at once as it says; this one may not be able to ask for so many.
         let most = self.mr.pd().context().device()?.base.max_qp_init_rd_atom.min(255);
         let mut labels = options.flow_label.iter().cycle();
         // What sends here is connected to what receives there, and the other way round.
         let others = self.other.iter().cycle().skip(self.half);
-        for ((qp, own), other) in self.qps.iter_mut().zip(&self.own).zip(others) {
+        for (number, ((qp, own), other)) in self.qps.iter_mut().zip(&self.own).zip(others).enumerate() {
+            let Place { port, gid_index, .. } = *place(&self.settings, &self.places, number);
             let path = Path {
                 flow_label: labels.next().map_or(0, |label| *label as u32),
                 port,
@@ -467,6 +480,11 @@ impl End {
     pub fn is_latency(&self) -> bool {
         self.settings.test.kind == Kind::Latency
     }
+}
+
+/// Where a queue pair is.
+fn place<'a>(settings: &Settings, places: &'a Places, number: usize) -> &'a Place {
+    &places[usize::from(settings.is_at_second(number))]
 }
 
 /// Bytes in which small messages go round, and of a line of the cache, as the original's: of frames, and where the ends have not said theirs.

@@ -14,6 +14,15 @@ use crate::exchange::perftest::{Keys, Results};
 pub const RULE: &str =
     "---------------------------------------------------------------------------------------\n";
 
+/// The same where each port has columns of its own.
+const RULE_PER_PORT: &str = "-------------------------------------------------------------------------------------------------------------------------------------------------------------------\n";
+
+/// The line around the rows of a test.
+#[must_use]
+pub fn rule(settings: &Settings) -> &'static str {
+    if settings.options.report_per_port { RULE_PER_PORT } else { RULE }
+}
+
 /// Below this many Gbit/s, more digits are shown.
 const SLOW: f64 = 0.1;
 
@@ -28,8 +37,8 @@ pub struct Facts<'a> {
     pub receives: bool,
     /// Path MTU in bytes.
     pub mtu: u32,
-    /// The GID's index.
-    pub gid_index: u32,
+    /// The GID's index, and that at the second port of `-O`.
+    pub gid_indices: [u32; 2],
     /// READs or atomics under way at once.
     pub outs: u32,
     /// Bytes of memory that frames wait in to be sent back.
@@ -89,7 +98,8 @@ pub fn test_info(settings: &Settings, facts: &Facts<'_>) -> String {
     if settings.options.mcg {
         line(format_args!("MultiCast runs on UD!"));
     }
-    line(format_args!("Dual-port       : OFF\t\tDevice         : {}", facts.device));
+    let dual = on(settings.options.dualport);
+    line(format_args!("Dual-port       : {dual}\t\tDevice         : {}", facts.device));
     line(format_args!("Number of qps   : {}\t\tTransport type : IB", settings.queue_pairs()));
     let (connection, srq) = (settings.connection.name(), on(settings.options.use_srq));
     line(format_args!("Connection type : {connection}\t\tUsing SRQ      : {srq}"));
@@ -117,7 +127,10 @@ pub fn test_info(settings: &Settings, facts: &Facts<'_>) -> String {
     if let Some(bytes) = facts.forwarded {
         line(format_args!("Buffer size     : {bytes}[B]"));
     }
-    line(format_args!("GID index       : {}", facts.gid_index));
+    line(format_args!("GID index       : {}", facts.gid_indices[0]));
+    if settings.options.dualport {
+        line(format_args!("GID index2      : {}", facts.gid_indices[1]));
+    }
     if matches!(settings.test.verb, Verb::Read | Verb::Atomic) {
         line(format_args!("Outstand reads  : {}", facts.outs));
     } else {
@@ -187,7 +200,14 @@ pub fn columns(settings: &Settings) -> String {
     let names =
         if settings.options.report_cycles { names.replace("[usec]", "[cycles]") } else { names.into() };
     let cpu = if settings.options.cpu_util { "    CPU_Util[%]" } else { "" };
-    format!("{names}{cpu}\n")
+    let per_port = match (settings.options.report_per_port, settings.options.report_gbits) {
+        (false, _) => "",
+        (true, false) => {
+            "   BW Port1[MiB/sec]   MsgRate Port1[Mpps]   BW Port2[MiB/sec]   MsgRate Port2[Mpps]"
+        }
+        (true, true) => "   BW Port1[Gb/sec]   MsgRate Port1[Mpps]   BW Port2[Gb/sec]   MsgRate Port2[Mpps]",
+    };
+    format!("{names}{per_port}{cpu}\n")
 }
 
 fn ended(row: String, cpu: Option<f64>) -> String {
@@ -200,9 +220,15 @@ fn ended(row: String, cpu: Option<f64>) -> String {
 /// A row of a bandwidth test. `cpu` is a share of 100.
 #[must_use]
 pub fn bandwidth(results: &Results, gigabits: bool, cpu: Option<f64>) -> String {
-    let Results { size, iterations, peak, average, rate } = results;
+    let Results { size, iterations, peak, average, rate, by_port } = results;
     ended(
-        if *average < SLOW && gigabits {
+        if let Some([one, two]) = by_port {
+            format!(
+                " {size:<7}    {iterations:<10}     {peak:<7.2}            {average:<7.2}\t\t   {rate:<7.6}        {:<7.2}            \
+                 {:<7.6}              {:<7.2}            {:<7.6}",
+                one.average, one.rate, two.average, two.rate
+            )
+        } else if *average < SLOW && gigabits {
             format!(
                 " {size:<7}    {iterations}           {peak:<7.6}            {average:<7.6}            {rate:<7.6}"
             )
@@ -279,18 +305,39 @@ mod tests {
     use super::super::options::Options;
     use super::super::settings::Test;
     use super::*;
+    use crate::exchange::perftest::PortShare;
 
     // The expected texts are what C's printf makes of perftest's formats.
 
     #[test]
     fn rows_are_perftests() {
-        let results =
-            Results { size: 65536, iterations: 1000, peak: 1234.5678, average: 987.654, rate: 0.015802 };
+        let results = Results {
+            size: 65536,
+            iterations: 1000,
+            peak: 1234.5678,
+            average: 987.654,
+            rate: 0.015802,
+            by_port: None,
+        };
         assert_eq!(
             bandwidth(&results, false, None),
             " 65536      1000             1234.57            987.65 \t\t     0.015802\n"
         );
-        let slow = Results { size: 2, iterations: 1000, peak: 0.05, average: 0.0412345, rate: 2.577156 };
+        let shares = [(500.0, 0.008), (487.654, 0.007802)];
+        let by_port = Some(shares.map(|(average, rate)| PortShare { average, rate }));
+        assert_eq!(
+            bandwidth(&Results { by_port, ..results }, false, None),
+            " 65536      1000           1234.57            987.65 \t\t   0.015802        500.00             0.008000              \
+             487.65             0.007802\n"
+        );
+        let slow = Results {
+            size: 2,
+            iterations: 1000,
+            peak: 0.05,
+            average: 0.0412345,
+            rate: 2.577156,
+            by_port: None,
+        };
         assert_eq!(
             bandwidth(&slow, true, Some(12.5)),
             " 2          1000           0.050000            0.041235            2.577156\t    12.50\n"
@@ -376,7 +423,7 @@ mod tests {
             sends: true,
             receives: false,
             mtu: 1024,
-            gid_index: 1,
+            gid_indices: [1, 3],
             outs: 0,
             forwarded: None,
         };
@@ -389,5 +436,15 @@ mod tests {
             "{text}"
         );
         assert!(columns(&settings).starts_with(" #bytes     #iterations    BW peak[MiB/sec]"));
+        assert!(!text.contains("GID index2") && rule(&settings) == RULE);
+        let options = Options { dualport: true, report_per_port: true, seconds: Some(4), ..Options::usual() };
+        let both = Settings::new(test, options).expect("they go together");
+        let text = test_info(&both, &facts);
+        assert!(
+            text.contains("\n Dual-port       : ON\t\tDevice         : mlx5_model0\n Number of qps   : 2\t")
+        );
+        assert!(text.contains("\n GID index       : 1\n GID index2      : 3\n"), "{text}");
+        assert!(columns(&both).ends_with("   BW Port2[MiB/sec]   MsgRate Port2[Mpps]\n"));
+        assert!(rule(&both).len() > RULE.len());
     }
 }

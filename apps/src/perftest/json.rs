@@ -11,14 +11,17 @@ use crate::exchange::perftest::Results;
 /// One row, by perftest's names.
 #[must_use]
 pub fn bandwidth(results: &Results, cpu: Option<f64>) -> Value {
-    let Results { size, iterations, peak, average, rate } = results;
-    with_cpu(
-        json!({
-            "MsgSize": size, "n_iterations": iterations, "BW_peak": digits(*peak, 6), "BW_average": digits(*average, 6),
-            "MsgRate": digits(*rate, 6),
-        }),
-        cpu,
-    )
+    let Results { size, iterations, peak, average, rate, by_port } = results;
+    let mut row = json!({
+        "MsgSize": size, "n_iterations": iterations, "BW_peak": digits(*peak, 6), "BW_average": digits(*average, 6),
+        "MsgRate": digits(*rate, 6),
+    });
+    // perftest's own file has no such part.
+    for (number, share) in (1..).zip(by_port.iter().flatten()) {
+        row[format!("BW_average_port{number}")] = digits(share.average, 6);
+        row[format!("MsgRate_port{number}")] = digits(share.rate, 6);
+    }
+    with_cpu(row, cpu)
 }
 
 /// One row, by perftest's names.
@@ -73,7 +76,7 @@ pub fn file(settings: &Settings, facts: &Facts<'_>, rows: &[Value]) -> Value {
         info.insert(key.into(), value);
     };
     tell("test", title(settings).replace(' ', "_").into());
-    tell("Dual_port", "OFF".into());
+    tell("Dual_port", on(settings.options.dualport).into());
     tell("Device", facts.device.into());
     tell("Number_of_qps", settings.queue_pairs().into());
     tell("Transport_type", "IB".into());
@@ -101,7 +104,10 @@ pub fn file(settings: &Settings, facts: &Facts<'_>, rows: &[Value]) -> Value {
     if let Some(bytes) = facts.forwarded {
         tell("Buffer_size", bytes.into());
     }
-    tell("GID_index", facts.gid_index.into());
+    tell("GID_index", facts.gid_indices[0].into());
+    if settings.options.dualport {
+        tell("GID_index2", facts.gid_indices[1].into());
+    }
     if matches!(settings.test.verb, Verb::Read | Verb::Atomic) {
         tell("Outstand_reads", facts.outs.into());
     } else {
@@ -121,6 +127,7 @@ mod tests {
     use super::super::options::Options;
     use super::super::settings::Test;
     use super::*;
+    use crate::exchange::perftest::PortShare;
 
     #[test]
     fn the_file_has_perftests_names() {
@@ -132,14 +139,24 @@ mod tests {
             sends: true,
             receives: false,
             mtu: 1024,
-            gid_index: 3,
+            gid_indices: [3; 2],
             outs: 0,
             forwarded: None,
         };
         let row = bandwidth(
-            &Results { size: 64, iterations: 5000, peak: 2.0, average: 1.234_567_89, rate: 0.5 },
+            &Results {
+                size: 64,
+                iterations: 5000,
+                peak: 2.0,
+                average: 1.234_567_89,
+                rate: 0.5,
+                by_port: Some(
+                    [(0.75, 0.3), (0.484_567_89, 0.2)].map(|(average, rate)| PortShare { average, rate }),
+                ),
+            },
             Some(3.333),
         );
+        assert_eq!([&row["BW_average_port1"], &row["MsgRate_port2"]], [0.75, 0.2]);
         let one = file(&settings, &facts, std::slice::from_ref(&row));
         assert_eq!(one["test_info"]["test"], "RDMA_Write_BW_Test");
         assert_eq!(one["test_info"]["TX_depth"], 128);

@@ -87,6 +87,12 @@ pub struct Options {
     /// Outstanding RDMA reads or atomics per QP [default: the device's maximum]
     #[arg(short = 'o', long, value_name = "N", value_parser = |text: &str| within(text, 1, 255))]
     pub outs: Option<u64>,
+    /// Use both ports of a two-port device: -q QPs on each of the ports 1 and 2 (bandwidth; give it at both ends)
+    #[arg(short = 'O', long)]
+    pub dualport: bool,
+    /// Report the bandwidth of each port separately (with -O and -D; give it at both ends)
+    #[arg(long = "report-per-port")]
+    pub report_per_port: bool,
     /// TCP port for the connection between server and client; with -R and -z the port of RDMA CM
     #[arg(short = 'p', long, value_name = "PORT", default_value = "18515", value_parser = |text: &str| within(text, 1, 65535))]
     pub port: u64,

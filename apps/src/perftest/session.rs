@@ -16,8 +16,8 @@ use pollux_verbs::Mtu;
 use super::bandwidth::Progress;
 use super::by_address::{ByAddress, QueuePairs};
 use super::counters::Counters;
-use super::end::{self, End};
-use super::format::{self, Facts, RULE};
+use super::end::{self, End, Place, Places};
+use super::format::{self, Facts};
 use super::options::{Connection, Options, Output};
 use super::report::Report;
 use super::settings::{Kind, Settings, Test, Verb};
@@ -25,6 +25,9 @@ use crate::cm::manager::gid_of;
 use crate::exchange::perftest::{Keys, Met, Results, VERSION};
 use crate::exchange::{Line, Side};
 use crate::rdma::{Appointment, Failure, device};
+
+/// The other port of `-O`.
+const SECOND_PORT: u8 = 2;
 
 /// Small messages go round in this many bytes, as perftest's do in a page.
 const CYCLE: u32 = 4096;
@@ -118,8 +121,14 @@ pub fn check_file(options: &Options) -> Result<(), BringupError> {
 fn check(device: &RdmaDevice, settings: &Settings) -> Result<(), Failure> {
     let options = &settings.options;
     let (port, attributes) = device::port(device, options.ib_port)?;
+    if options.dualport && device.context.device()?.base.phys_port_cnt < SECOND_PORT {
+        return Err(Failure::Usage(format!("-O requires a device with two ports; {} has one", device.name)));
+    }
     if let Some(mtu) = settings.mtu {
         device::check_mtu(device, port, &attributes, mtu)?;
+        if options.dualport {
+            device::check_mtu(device, SECOND_PORT, &device.context.port(SECOND_PORT)?, mtu)?;
+        }
     }
     let most = u64::from(settings.mtu.unwrap_or(Mtu::active(&attributes)).bytes());
     if settings.connection == Connection::Ud && settings.size_chosen && settings.size > most {
@@ -186,7 +195,7 @@ struct Session<'a> {
     /// This end receives messages.
     receives: bool,
     mtu: Mtu,
-    gid_index: u8,
+    places: Places,
     /// Where the period before left off, of a run without an end.
     progress: Progress,
     report: Report,
@@ -231,12 +240,17 @@ impl<'a> Session<'a> {
         let stop = || lcore.stop_requested();
         let (port, attributes) = device::port(device, options.ib_port)?;
         let counters = Counters::open(device, port, &options.counters)?;
-        let gid = match options.gid_index {
-            // A group's address is IPv6's, and so is the sender's: that of the link, as the original has it.
-            None if options.mcg => device::gid(device, port, Some(0), "-x")?,
-            Some(_) => device::gid(device, port, options.gid_index, "-x")?,
-            None => device::best_gid(device, port, options.ipv6)?,
+        let at = |port| {
+            let (gid_index, gid) = match options.gid_index {
+                // A group's address is IPv6's, and so is the sender's: that of the link, as the original has it.
+                None if options.mcg => device::gid(device, port, Some(0), "-x")?,
+                Some(_) => device::gid(device, port, options.gid_index, "-x")?,
+                None => device::best_gid(device, port, options.ipv6)?,
+            };
+            Ok::<_, Failure>(Place { port, gid_index, gid })
         };
+        let first = at(port)?;
+        let mut places = [first, if options.dualport { at(SECOND_PORT)? } else { first }];
         if !settings.all {
             device::check_size(device, &attributes, settings.size)?;
         }
@@ -245,10 +259,10 @@ impl<'a> Session<'a> {
             console.print(&format!("\n{stars}\n* Waiting for client to connect... *\n{stars}\n"));
         }
         let (mut line, queue_pairs) = meeting.line(lcore, device, &settings)?;
-        let gid = match &queue_pairs {
-            Some(pairs) if options.rdma_cm => gid_of(&device.context, port, pairs.local())?,
-            _ => gid,
-        };
+        if let Some(pairs) = queue_pairs.as_ref().filter(|_| options.rdma_cm) {
+            let (gid_index, gid) = gid_of(&device.context, port, pairs.local())?;
+            places = [Place { gid_index, gid, ..first }; 2];
+        }
         let met = if options.dont_xchg_versions {
             Met { version: String::new(), cycle_buffer: CYCLE, cache_line: 64 }
         } else {
@@ -261,8 +275,11 @@ impl<'a> Session<'a> {
                 met.version
             )));
         }
-        let wired = device::wait_active(device, port, Some(device::PATIENCE), &stop);
-        let active = Mtu::active(&wired.map_err(|failure| failure.of_peer(line.peer()))?);
+        let active = |place: &Place| {
+            let wired = device::wait_active(device, place.port, Some(device::PATIENCE), &stop);
+            Ok::<_, Failure>(Mtu::active(&wired.map_err(|failure| failure.of_peer(line.peer()))?))
+        };
+        let active = active(&places[0])?.min(active(&places[1])?);
         let own = settings.mtu.unwrap_or(active);
         if own > active {
             // It was more before: see `check`.
@@ -286,7 +303,7 @@ impl<'a> Session<'a> {
             || settings.bidirectional
             || latency && matches!(settings.test.verb, Verb::Send | Verb::Write);
         let receives = settings.takes_receives() && (!client || settings.bidirectional || latency);
-        let mut end = End::new(device, settings, port, gid, &met, sends)?;
+        let mut end = End::new(device, settings, places, &met, sends)?;
         if let Some(group) = end.settings.group(client).filter(|_| receives) {
             end.join(group)?;
         }
@@ -294,7 +311,6 @@ impl<'a> Session<'a> {
             end.resize(end.settings.size);
             end.fill_for_reads();
         }
-        let gid_index = gid.0;
         let report = Report::new(console, counters);
         let progress = Progress::default();
         Ok(Self {
@@ -307,7 +323,7 @@ impl<'a> Session<'a> {
             sends,
             receives,
             mtu,
-            gid_index,
+            places,
             progress,
             report,
         })
@@ -327,7 +343,7 @@ impl<'a> Session<'a> {
             sends: self.sends,
             receives: self.receives,
             mtu: self.mtu.bytes(),
-            gid_index: self.gid_index.into(),
+            gid_indices: self.places.map(|place| place.gid_index.into()),
             outs: self.end.outs,
             forwarded: None,
         }
@@ -369,8 +385,13 @@ impl<'a> Session<'a> {
         let group = self.settings().options.mcg;
         if !group && !managed {
             let gid = |keys: &Keys| keys.gid.unwrap_or_default();
-            let (own, other) = (gid(&self.end.own[0]), gid(&self.end.other[0]));
-            device::check_kinds(own, other, self.line.peer(), "-x")?;
+            // With two ports the last queue pair is at the second one.
+            for (own, other) in
+                [(self.end.own.first(), self.end.other.first()), (self.end.own.last(), self.end.other.last())]
+            {
+                let (Some(own), Some(other)) = (own, other) else { continue };
+                device::check_kinds(gid(own), gid(other), self.line.peer(), "-x")?;
+            }
         }
         if group && self.sends && self.receives && self.end.own[0].gid == self.end.other[0].gid {
             // Each would take its own messages for the other one's.
@@ -380,8 +401,7 @@ impl<'a> Session<'a> {
             ));
         }
         if !managed {
-            let port = self.settings().options.ib_port as u8;
-            let connected = self.end.connect(port, self.gid_index, self.mtu);
+            let connected = self.end.connect(self.mtu);
             connected.map_err(|failure| failure.of_peer(self.line.peer()))?;
         }
         if verb == Verb::Send {
@@ -402,7 +422,8 @@ impl<'a> Session<'a> {
             self.step(true)?;
         }
         if full {
-            self.console.print(&format!("{RULE}{}", format::columns(self.settings())));
+            let (rule, columns) = (format::rule(self.settings()), format::columns(self.settings()));
+            self.console.print(&format!("{rule}{columns}"));
         }
         Ok(())
     }
@@ -410,7 +431,7 @@ impl<'a> Session<'a> {
     /// The last words.
     fn finish(&mut self, seconds: f64) -> Result<(), Failure> {
         if self.full() {
-            self.console.print(RULE);
+            self.console.print(format::rule(self.settings()));
         }
         if self.end.is_latency() && self.settings().test.verb == Verb::Write {
             // The original takes no leave here: it hangs up.

@@ -229,10 +229,10 @@ impl Settings {
             ));
         }
         cq_mod = cq_mod.min(tx_depth);
-        let qps = options.qp as usize;
+        let qps = options.qp as usize * if options.dualport { 2 } else { 1 };
         if options.use_srq && takes_receives && (qps as u64) > rx_depth {
             return Err(format!(
-                "-r {rx_depth} is too small for -q {qps} on one shared receive queue: give at least {qps}"
+                "-r {rx_depth} is too small for {qps} QPs on one shared receive queue: give at least {qps}"
             ));
         }
         let inline = match (options.inline, kind, verb) {
@@ -256,7 +256,7 @@ impl Settings {
         }
         let peak = bandwidth
             && !options.no_peak
-            && matches!(extent, Extent::Iterations(iterations) if iterations * options.qp <= PEAK_MAX);
+            && matches!(extent, Extent::Iterations(iterations) if iterations * qps as u64 <= PEAK_MAX);
         Ok(Self {
             test,
             connection: options.connection,
@@ -309,6 +309,13 @@ impl Settings {
         if self.has_halves() { 2 * self.qps } else { self.qps }
     }
 
+    /// Whether a queue pair is at the second port: of those that send, and of those that receive, the later half is. Source:
+    /// linux-rdma/perftest `src/perftest_resources.c`, `ctx_modify_qp_to_init`.
+    #[must_use]
+    pub fn is_at_second(&self, number: usize) -> bool {
+        self.options.dualport && number % self.qps >= self.qps / 2
+    }
+
     /// Whether the ends meet through a connection manager.
     #[must_use]
     pub fn by_address(&self) -> bool {
@@ -343,6 +350,8 @@ impl Settings {
             ("-q", self.qps.to_string()),
             ("-b", on(self.bidirectional)),
             ("--reversed", on(self.options.reversed)),
+            ("-O", on(self.options.dualport)),
+            ("--report-per-port", on(self.options.report_per_port)),
             ("--report_gbits", on(self.options.report_gbits)),
             ("-g", on(self.options.mcg)),
             ("--data_validation", on(self.options.data_validation)),
@@ -461,7 +470,8 @@ mod tests {
             (SEND_BW, "-l 4 -Q 3", "-l 4 is not a multiple of -Q 3"),
             (SEND_BW, "-m 1500", "-m 1500 is not an RDMA MTU"),
             (SEND_BW, "-D 4 -f 2", "--duration 4 is too short for two margins of 2 seconds"),
-            (SEND_BW, "--use-srq -q 8 -r 4", "-r 4 is too small for -q 8 on one shared receive queue"),
+            (SEND_BW, "--use-srq -q 8 -r 4", "-r 4 is too small for 8 QPs on one shared receive queue"),
+            (SEND_BW, "--use-srq -O -q 4 -r 4", "-r 4 is too small for 8 QPs on one shared receive queue"),
             (SEND_BW, "-n 4", "is not a whole number from 5 to"),
             (SEND_BW, "--peer-version 6.28", "accept 6.27"),
             (
@@ -471,7 +481,7 @@ mod tests {
             ),
             (WRITE_BW, "-R -c UC", "-R cannot be combined with -c UC: RDMA CM connects RC and UD"),
             (SEND_BW, "-c XRC -R", "-R cannot be combined with -c XRC: RDMA CM connects RC and UD"),
-            (SEND_BW, "-c XRC -q 8 -r 4", "-r 4 is too small for -q 8 on one shared receive queue"),
+            (SEND_BW, "-c XRC -q 8 -r 4", "-r 4 is too small for 8 QPs on one shared receive queue"),
             (WRITE_BW, "-c XRC --use-srq", "--use-srq is not supported by write_bw: only send tests"),
             (WRITE_BW, "-c XRC -r 16", "-r is not supported by write_bw: only send tests"),
             (WRITE_BW, "-c XRC --data_validation", "--data_validation requires -c RC"),
@@ -492,7 +502,17 @@ mod tests {
             (SEND_BW, "--flow_label 1,1048576", "is not a whole number from 0 to 1048575"),
             (SEND_BW, "-T 4", "-T requires -R; without, --tclass sets the traffic class"),
             (WRITE_BW, "-L 4", "-L is not supported by write_bw: only raw Ethernet"),
-            (WRITE_BW, "-O", "--dualport is not supported by write_bw: a test uses one port"),
+            (SEND_LAT, "-O", "-O is not supported by send_lat: only bandwidth tests use two ports"),
+            (SEND_BW, "-O -g", "-O cannot be combined with -g: a multicast group is joined at one port"),
+            (WRITE_BW, "-O -R", "-O cannot be combined with -R: RDMA CM connects by one address"),
+            (WRITE_BW, "-O -i 2", "-O cannot be combined with -i: it uses ports 1 and 2"),
+            (WRITE_BW, "-O --report-per-port", "--report-per-port requires -O and -D"),
+            (WRITE_BW, "-D 4 --report-per-port", "--report-per-port requires -O and -D"),
+            (
+                WRITE_BW,
+                "-O -D 4 --run_infinitely --report-per-port",
+                "--report-per-port cannot be combined with --run_infinitely: ",
+            ),
             (WRITE_BW, "--mmap=/dev/zero", "--mmap is not supported by write_bw: "),
             (SEND_LAT, "--use_cuda 0", "--use_cuda is not supported by send_lat: accelerator memory"),
             (SEND_BW, "-M 255:1:0:0:0:2:201:133:0:0:0:0:0:0:0:9", "-M requires -g"),

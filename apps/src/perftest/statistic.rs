@@ -5,7 +5,7 @@
 //! `src/perftest_parameters.c`, `print_report_lat`, `print_report_bw`. Its standard deviation loses what is behind the point; ours
 //! does not.
 
-use crate::exchange::perftest::Results;
+use crate::exchange::perftest::{PortShare, Results};
 
 /// Round trips that are left out, the longest ones.
 const TAIL: usize = 2;
@@ -103,7 +103,17 @@ pub fn bandwidth(moments: &Moments, size: u64, iterations: u64, gigabits: bool, 
         peak,
         average: size as f64 * iterations as f64 / seconds / unit,
         rate: iterations as f64 / seconds / 1e6,
+        by_port: None,
     }
+}
+
+/// What each of two ports has of them.
+#[must_use]
+pub fn shares(moments: &Moments, size: u64, by_port: [u64; 2], gigabits: bool, hz: f64) -> [PortShare; 2] {
+    by_port.map(|iterations| {
+        let Results { average, rate, .. } = bandwidth(moments, size, iterations, gigabits, hz);
+        PortShare { average, rate }
+    })
 }
 
 /// The fewest cycles a message, over all stretches from a post to a later completion; none when nobody looked.

@@ -53,7 +53,7 @@ pub fn run(end: &mut End, watch: &mut Watch<'_>) -> Result<(Run, Compared), Fail
         done += count;
     }
     let moments = Moments { begin, end: begin + moving, ..Moments::default() };
-    Ok((Run { moments, messages: goal * qps as u64, by_queue: Vec::new() }, compared))
+    Ok((Run { moments, messages: goal * qps as u64, by_queue: Vec::new(), by_port: None }, compared))
 }
 
 /// Moves a message of each place of each queue pair, or reads it back.

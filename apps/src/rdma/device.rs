@@ -49,7 +49,7 @@ pub fn wait_active(
             return Err(Failure::Stopped);
         }
         if patience.is_some_and(|patience| begin.elapsed() > patience) {
-            let why = match device.wire() {
+            let why = match if port == 1 { device.wire() } else { device.second_wire() } {
                 Some(wire) => {
                     format!(
                         "no peer on its wire, {wire}; the two ends must name the same sockets in opposite order"
@@ -68,15 +68,16 @@ pub fn wait_active(
 /// # Errors
 /// Nobody can reach it.
 pub fn check_wire(device: &RdmaDevice) -> Result<(), Failure> {
-    match device.wire() {
-        Some(wire) if !["unix:", "iface:"].iter().any(|kind| wire.starts_with(kind)) => {
+    let leads = |wire: &String| ["unix:", "iface:"].iter().any(|kind| wire.starts_with(kind));
+    for (key, wire) in [("wire", device.wire()), ("wire2", device.second_wire())] {
+        if let Some(wire) = wire.filter(|wire| !leads(wire)) {
             let name = &device.name;
-            Err(Failure::Usage(format!(
-                "{name}: its wire ({wire}) does not connect to another process; use --vdev {name},wire=unix:/tmp/a:/tmp/b, and wire=unix:/tmp/b:/tmp/a at the other end"
-            )))
+            return Err(Failure::Usage(format!(
+                "{name}: its {key} ({wire}) does not connect to another process; use --vdev {name},{key}=unix:/tmp/a:/tmp/b, and {key}=unix:/tmp/b:/tmp/a at the other end"
+            )));
         }
-        _ => Ok(()),
     }
+    Ok(())
 }
 
 /// A GID of a port by its index, `option` being how it was typed; `None` when none was.

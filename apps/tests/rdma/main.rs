@@ -2,6 +2,7 @@
 
 mod by_address;
 mod connections;
+mod dual_port;
 mod explain;
 mod hugepages;
 mod mistakes;

@@ -125,7 +125,7 @@ const OPTIONS: &[(&str, &str, &str)] = &[
     (SEND, "-c DC", "option '-c': 'DC' is not one of RC, UC, UD, XRC"),
     (SEND, "-c xrc", "option '-c': 'xrc' is not one of RC, UC, UD, XRC"),
     (SEND, "-c XRC -R", "-R cannot be combined with -c XRC: RDMA CM connects RC and UD QPs; use one of them"),
-    (SEND, "-c XRC -q 8 -r 4", "-r 4 is too small for -q 8 on one shared receive queue: give at least 8"),
+    (SEND, "-c XRC -q 8 -r 4", "-r 4 is too small for 8 QPs on one shared receive queue: give at least 8"),
     (
         WRITE,
         "-c XRC --use-srq",

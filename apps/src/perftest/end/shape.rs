@@ -69,7 +69,8 @@ impl Shape {
         // Those of XRC that send have as many beside them that receive.
         let most = limits.max_qp / if settings.has_halves() { 2 } else { 1 };
         if !spreads && settings.qps as u64 > u64::from(most) {
-            return beyond("-q", settings.qps as u64, most);
+            let option = if settings.options.dualport { "-q with -O, QPs of both ports," } else { "-q" };
+            return beyond(option, settings.qps as u64, most);
         }
         Ok(Self { kind, outs, options, sends, receives })
     }

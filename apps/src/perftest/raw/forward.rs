@@ -135,6 +135,6 @@ impl Forwarder {
             }
         }
         moments.end = cycles::now();
-        Ok(Run { moments, messages: done, by_queue: vec![received] })
+        Ok(Run { moments, messages: done, by_queue: vec![received], by_port: None })
     }
 }

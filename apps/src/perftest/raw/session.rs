@@ -80,7 +80,7 @@ fn test(lcore: &LcoreContext, device: &RdmaDevice, plan: &Plan) -> Result<(), Fa
         sends: plan.sends(),
         receives: plan.receives(),
         mtu: plan.mtu as u32,
-        gid_index: 0,
+        gid_indices: [0; 2],
         outs: 0,
         forwarded,
     };

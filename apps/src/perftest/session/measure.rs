@@ -6,9 +6,9 @@ use pollux_eal::clock::Clock;
 
 use super::Session;
 use crate::exchange::Side;
-use crate::exchange::perftest::Results;
+use crate::exchange::perftest::{PortShare, Results};
 use crate::perftest::end::End;
-use crate::perftest::format::{self, RULE};
+use crate::perftest::format;
 use crate::perftest::load::Load;
 use crate::perftest::options::Connection;
 use crate::perftest::settings::{Extent, Kind, Verb};
@@ -57,9 +57,10 @@ impl Session<'_> {
         }
         let load = before.map(|before| Load::now().since(before));
         let gigabits = self.settings().options.report_gbits;
-        let results =
-            statistic::bandwidth(&run.moments, size, run.messages, gigabits, Clock::get().hz() as f64);
-        Ok((results, load))
+        let hz = Clock::get().hz() as f64;
+        let results = statistic::bandwidth(&run.moments, size, run.messages, gigabits, hz);
+        let by_port = run.by_port.map(|counts| statistic::shares(&run.moments, size, counts, gigabits, hz));
+        Ok((Results { by_port, ..results }, load))
     }
 
     fn show(&mut self, results: &Results, load: Option<f64>) {
@@ -113,7 +114,8 @@ impl Session<'_> {
         if !self.sends {
             // The other end does it all, as long as it takes.
             self.step(false)?;
-            let other = self.results(&Results::default())?;
+            let by_port = self.settings().options.report_per_port.then(Default::default);
+            let other = self.results(&Results { by_port, ..Results::default() })?;
             if forever {
                 self.console.print(" Client closed connection\n");
             } else {
@@ -193,7 +195,8 @@ impl Session<'_> {
         let part = |name: &str, results: &Results| {
             let columns = format::columns(self.settings());
             let row = format::bandwidth(results, self.settings().options.report_gbits, None);
-            format!("{RULE}\n {name} results: \n{RULE}{columns}{row}")
+            let rule = format::rule(self.settings());
+            format!("{rule}\n {name} results: \n{rule}{columns}{row}")
         };
         self.console.print(&format!("{}{}", part("Local", own), part("Remote", other)));
     }
@@ -223,10 +226,16 @@ impl Session<'_> {
 
 /// Both directions together.
 fn sum(one: &Results, other: &Results) -> Results {
+    let share = |one: PortShare, other: PortShare| PortShare {
+        average: one.average + other.average,
+        rate: one.rate + other.rate,
+    };
+    let by_port = one.by_port.zip(other.by_port);
     Results {
         peak: one.peak + other.peak,
         average: one.average + other.average,
         rate: one.rate + other.rate,
+        by_port: by_port.map(|(one, other)| [share(one[0], other[0]), share(one[1], other[1])]),
         ..*one
     }
 }

@@ -168,6 +168,21 @@ pub(super) fn refuse(test: Test, options: &Options) -> Result<(), String> {
             Conflict("--run_infinitely", "-b", "only tests without receives support it"),
         ),
         (options.qp > 1 && !bandwidth, Unsupported("-q", "latency tests use one QP")),
+        (
+            options.dualport && (!bandwidth || connection == Connection::RawEth),
+            Unsupported("-O", "only bandwidth tests use two ports, and Ethernet only port 1"),
+        ),
+        (options.dualport && options.mcg, Conflict("-O", "-g", "a multicast group is joined at one port")),
+        (options.dualport && options.rdma_cm, Conflict("-O", "-R", "RDMA CM connects by one address")),
+        (options.dualport && options.ib_port != 1, Conflict("-O", "-i", "it uses ports 1 and 2")),
+        (
+            options.report_per_port && options.run_infinitely,
+            Conflict("--report-per-port", "--run_infinitely", "it tells of one period, -D"),
+        ),
+        (
+            options.report_per_port && (!options.dualport || options.seconds.is_none()),
+            Requires("--report-per-port", "-O and -D"),
+        ),
         (options.post_list > 1 && latency, Unsupported("-l", "only bandwidth tests support it")),
         (
             options.recv_post_list > 1 && latency,
