@@ -16,7 +16,7 @@ use pollux_mlx5_model::Ability;
 use pollux_mlx5_model::config::Profile;
 use pollux_mlx5_model::fault::FaultPlan;
 use pollux_mlx5_model::wire::WireSpec;
-use pollux_mlx5_run::plan::{DevicePlan, Plan, Summary, VARIABLE};
+use pollux_mlx5_run::plan::{DevicePlan, Plan, PortPlan, Summary, VARIABLE};
 use pollux_mlx5_run::{plan_of, sysfs};
 use pollux_preload::library;
 use pollux_preload::program::{self, Refusal};
@@ -57,9 +57,13 @@ struct Devices {
     /// Card of the devices: cx4lx, cx5, cx6dx or cx7
     #[arg(long, value_name = "CARD", default_value_t)]
     device: Profile,
-    /// Number of devices, each with one port
+    /// Number of devices, each with one port, or with two by --dual-port
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=PORTS_MAX as i64))]
     ports: u8,
+    /// Give each device a second port, for RDMA alone: wires, links and addresses are then given for the first and the second port of each
+    /// device in turn
+    #[arg(long)]
+    dual_port: bool,
     /// Wire of a port, given once for each, as of mlx5-device: cable:NAME, unix:LOCAL:PEER, null, ...
     #[arg(long, value_name = "WIRE")]
     wire: Vec<WireSpec>,
@@ -222,14 +226,15 @@ fn check_wires(wires: &[WireSpec]) -> Result<(), String> {
 
 /// What the program shall find, and the ends of links that it holds meanwhile.
 fn plan(asked: &Devices) -> Result<(Plan, Vec<Link>), String> {
-    let ports = usize::from(asked.ports);
+    let each = if asked.dual_port { 2 } else { 1 };
+    let ports = usize::from(asked.ports) * each;
     let given = [("--wire", asked.wire.len()), ("--link", asked.link.len()), ("--ip", asked.ip.len())];
     if let Some((option, count)) = given.into_iter().find(|(_, count)| ![0, ports].contains(count)) {
         return Err(format!("{count} of {option} for {ports} ports: give one for each, or none"));
     }
     check_wires(&asked.wire)?;
     let mut links = Vec::new();
-    let mut devices = Vec::new();
+    let mut places = Vec::new();
     for port in 0..ports {
         let usual = if port == 0 { "default".to_owned() } else { format!("default{port}") };
         let (wire, end) = match asked.wire.get(port) {
@@ -242,6 +247,11 @@ fn plan(asked: &Devices) -> Result<(Plan, Vec<Link>), String> {
                 (wire.clone(), wire)
             }
         };
+        places.push(PortPlan { end, wire, ip: asked.ip.get(port).map(ToString::to_string) });
+    }
+    let mut devices = Vec::new();
+    let mut places = places.into_iter();
+    while let Some(PortPlan { end, wire, ip }) = places.next() {
         devices.push(DevicePlan {
             card: asked.device.to_string(),
             end,
@@ -254,7 +264,8 @@ fn plan(asked: &Devices) -> Result<(Plan, Vec<Link>), String> {
             // A second at most.
             delay_us: asked.delay.as_micros() as u64,
             seed: asked.seed,
-            ip: asked.ip.get(port).map(ToString::to_string),
+            ip,
+            second: if asked.dual_port { places.next() } else { None },
         });
     }
     let (sysfs, stepped, summary) = (PathBuf::from("/sys"), asked.stepped, asked.summary);

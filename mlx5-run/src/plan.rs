@@ -50,7 +50,7 @@ pub enum Summary {
     Pcie,
 }
 
-/// A device with one port.
+/// A device with one port, or two.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DevicePlan {
     /// Which card, as [`Profile`] names it.
@@ -76,6 +76,28 @@ pub struct DevicePlan {
     /// The port's address of IP with its prefix; made from `end` if none is given.
     #[serde(default)]
     pub ip: Option<String>,
+    /// Its second port.
+    #[serde(default)]
+    pub second: Option<PortPlan>,
+}
+
+/// A second port of a device.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PortPlan {
+    /// As [`DevicePlan::end`].
+    pub end: String,
+    /// As [`DevicePlan::wire`].
+    pub wire: String,
+    /// As [`DevicePlan::ip`].
+    pub ip: Option<String>,
+}
+
+impl PortPlan {
+    /// The wire, opened, with the port's addresses.
+    fn open(&self) -> Result<(Altered, [u8; 6], InterfaceAddress), ModelError> {
+        let mac = Model::mac_of(&self.end);
+        Ok((open(&self.wire, mac)?, mac, address(self.ip.as_deref(), &self.end)))
+    }
 }
 
 impl Plan {
@@ -125,10 +147,10 @@ impl DevicePlan {
         Model::mac_of(&self.end)
     }
 
-    /// The port's address of IP.
-    fn address(&self) -> InterfaceAddress {
-        let given = self.ip.as_deref().and_then(|ip| ip.parse().ok());
-        given.unwrap_or_else(|| Model::address_of(&self.end))
+    /// How many ports it has.
+    #[must_use]
+    pub fn ports(&self) -> usize {
+        1 + usize::from(self.second.is_some())
     }
 
     fn abilities(&self) -> Result<Vec<Ability>, ModelError> {
@@ -148,27 +170,41 @@ impl DevicePlan {
             seed: self.seed,
             ..Impairments::default()
         };
-        let wire: WireSpec = self.wire.parse()?;
         let with = self.abilities()?;
         let mac = self.mac();
         let faults: FaultPlan =
             if self.faults.is_empty() { FaultPlan::default() } else { self.faults.parse()? };
-        // As behind a switch: a server that starts first finds its port up.
-        let wire = Altered::switched(wire.open(mac, Impairments::default(), &Clock::machine())?);
-        let builder = Model::builder(&device_name(number));
-        let builder = if stepped { builder.stepped() } else { builder };
+        let mut builder = Model::builder(&device_name(number));
+        if stepped {
+            builder = builder.stepped();
+        }
+        if let Some(second) = &self.second {
+            let (wire, mac, address) = second.open()?;
+            builder = builder.second_plugged(wire, mac, address);
+        }
         builder
-            .plugged(wire)
+            .plugged(open(&self.wire, mac)?)
             .profile(self.card.parse()?)
             // Other people's drivers ring as they like.
             .strict(false)
             .traits(|traits| adapt(traits, &with))
             .impairments(impairments)
             .mac(mac)
-            .ip(self.address())
+            .ip(address(self.ip.as_deref(), &self.end))
             .faults(faults)
             .build()
     }
+}
+
+/// Opens a wire, as behind a switch: a server that starts first finds its port up.
+fn open(wire: &str, mac: [u8; 6]) -> Result<Altered, ModelError> {
+    let wire: WireSpec = wire.parse()?;
+    Ok(Altered::switched(wire.open(mac, Impairments::default(), &Clock::machine())?))
+}
+
+/// A port's address of IP.
+fn address(given: Option<&str>, end: &str) -> InterfaceAddress {
+    given.and_then(|ip| ip.parse().ok()).unwrap_or_else(|| Model::address_of(end))
 }
 
 /// Makes what a card has what this one has.
@@ -220,6 +256,7 @@ impl DevicePlan {
             delay_us: 0,
             seed: 1,
             ip: None,
+            second: None,
         }
     }
 }
@@ -227,6 +264,16 @@ impl DevicePlan {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_device_has_the_ports_of_its_plan() {
+        let second = PortPlan { end: "b".into(), wire: "null".into(), ip: Some("192.0.2.2/24".into()) };
+        for second in [None, Some(second)] {
+            let plan = DevicePlan { second, ..DevicePlan::of_a_test("cx5") };
+            let model = plan.build(0, false).expect("a device");
+            assert_eq!(usize::from(model.kernel().ports()), plan.ports());
+        }
+    }
 
     #[test]
     fn a_device_has_the_abilities_of_its_plan() {

@@ -100,18 +100,25 @@ fn describe(root: &Path, number: usize, device: &DevicePlan) -> io::Result<()> {
         ("hca_type", format!("MT{id}")),
         ("hw_rev", "0".into()),
         ("board_id", profile.board().into()),
-        ("ports/1/state", "4: ACTIVE".into()),
-        ("ports/1/phys_state", "5: LinkUp".into()),
-        ("ports/1/link_layer", "Ethernet".into()),
-        ("ports/1/rate", format!("{} Gb/sec", profile.speed_mbps() / 1000)),
-        ("ports/1/lid", "0x0".into()),
-        ("ports/1/sm_lid", "0x0".into()),
-        ("ports/1/lid_mask_count", "0".into()),
-        ("ports/1/sm_sl", "0".into()),
-        ("ports/1/cap_mask", "0x04010000".into()),
-        ("ports/1/pkeys/0", PKEY.into()),
     ] {
         put(&rdma, name, &content)?;
+    }
+    for port in 1..=device.ports() {
+        let folder = rdma.join(format!("ports/{port}"));
+        for (name, content) in [
+            ("state", "4: ACTIVE".into()),
+            ("phys_state", "5: LinkUp".into()),
+            ("link_layer", "Ethernet".into()),
+            ("rate", format!("{} Gb/sec", profile.speed_mbps() / 1000)),
+            ("lid", "0x0".into()),
+            ("sm_lid", "0x0".into()),
+            ("lid_mask_count", "0".into()),
+            ("sm_sl", "0".into()),
+            ("cap_mask", "0x04010000".into()),
+            ("pkeys/0", PKEY.to_owned()),
+        ] {
+            put(&folder, name, &content)?;
+        }
     }
     symlink("../..", rdma.join("device"))?;
     symlink(format!("../../{}/infiniband/{name}", below.display()), root.join("class/infiniband").join(&name))
@@ -126,6 +133,7 @@ fn guid([a, b, c, d, e, f]: [u8; 6]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::PortPlan;
 
     #[test]
     fn guids_are_made_as_linux_makes_them() {
@@ -136,11 +144,15 @@ mod tests {
     fn links_lead_where_libibverbs_follows_them() {
         let folder = tempfile::tempdir().expect("a folder");
         let device = DevicePlan::of_a_test("cx5");
-        let plan = Plan::of_a_test(folder.path(), vec![device.clone(), device]);
+        let second = PortPlan { end: "b".into(), wire: "null".into(), ip: None };
+        let two = DevicePlan { second: Some(second), ..device.clone() };
+        let plan = Plan::of_a_test(folder.path(), vec![device, two]);
         write(&plan).expect("written");
         let read = |path: &str| fs::read_to_string(folder.path().join(path)).expect(path);
         assert_eq!(read("class/infiniband_verbs/uverbs1/ibdev"), "mlx5_1\n");
         assert_eq!(read("class/infiniband_verbs/uverbs1/dev"), "231:193\n");
+        assert_eq!(read("class/infiniband/mlx5_1/ports/2/state"), "4: ACTIVE\n");
+        assert!(!folder.path().join("class/infiniband/mlx5_0/ports/2").exists());
         assert!(
             read("class/infiniband_verbs/uverbs0/device/modalias").starts_with("pci:v000015B3d00001017sv")
         );

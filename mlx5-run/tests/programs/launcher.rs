@@ -37,6 +37,12 @@ fn what_it_cannot_run_is_one_line() {
             "mlx5-run: --link 'a/b': must be 1 to 40 letters, digits, '-', '_' or '.'",
         ),
         (
+            &["--dual-port", "--link", "a"],
+            &["true"],
+            1,
+            "mlx5-run: 1 of --link for 2 ports: give one for each, or none",
+        ),
+        (
             &["--link", "a", "--link", "b"],
             &["true"],
             1,

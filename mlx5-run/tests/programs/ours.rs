@@ -61,6 +61,20 @@ const PAGED: &[(&str, &str)] = &[
     ("read_lat", "-n 200 --odp"),
 ];
 
+/// The same with a second port at each end.
+const DUAL: &[(&str, &str)] = &[
+    ("send_bw", "-O -n 200 -s 4096"),
+    ("send_bw", "-O -n 200 -s 1000 -c UD -q 2"),
+    ("send_bw", "-O -n 200 -s 1000 -c UC -b"),
+    ("send_bw", "-O -n 200 -s 64 -c XRC -b"),
+    ("write_bw", "-O -n 200 -q 3"),
+    ("write_bw", "-O -D 2 -s 4096 --report-per-port"),
+    ("send_bw", "-O -D 2 -s 4096 --report-per-port"),
+    ("read_bw", "-O -n 200 -b"),
+    ("read_bw", "-O -D 2 -s 4096 -b --report-per-port"),
+    ("atomic_bw", "-O -n 200"),
+];
+
 /// A program of the workspace, which `cargo test --workspace` builds.
 pub(crate) fn ours(name: &str) -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_BIN_EXE_mlx5-run")).with_file_name(name);
@@ -73,21 +87,26 @@ pub(crate) fn ours(name: &str) -> Option<PathBuf> {
 
 #[test]
 fn our_programs_meet_their_originals() {
-    in_both_roles(PROGRAMS, &[], "");
+    in_both_roles(PROGRAMS, &[], "", false);
 }
 
 #[test]
 fn our_xrc_queue_pairs_meet_their_originals() {
-    in_both_roles(XRC, &[], "");
+    in_both_roles(XRC, &[], "", false);
 }
 
 #[test]
 fn our_memory_on_demand_meets_the_originals() {
-    in_both_roles(PAGED, &["--with", "on-demand-paging"], ",has_odp=1");
+    in_both_roles(PAGED, &["--with", "on-demand-paging"], ",has_odp=1", false);
 }
 
-/// On cards with what `with` and `keys` say.
-fn in_both_roles(programs: &[(&str, &str)], with: &[&str], keys: &str) {
+#[test]
+fn our_dual_port_tests_meet_their_originals() {
+    in_both_roles(DUAL, &[], "", true);
+}
+
+/// On cards with what `with` and `keys` say, of one port or two.
+fn in_both_roles(programs: &[(&str, &str)], with: &[&str], keys: &str, dual: bool) {
     if !require(&[Need::RdmaCore]) {
         return;
     }
@@ -100,10 +119,16 @@ fn in_both_roles(programs: &[(&str, &str)], with: &[&str], keys: &str) {
             let port = free_port();
             let options: Vec<&str> = options.split(' ').chain(["-p", &port]).collect();
             let their_wire = format!("unix:{}:{}", end("theirs"), end("ours"));
-            let vdev = format!("mlx5_model0,wire=unix:{}:{}{keys}", end("ours"), end("theirs"));
+            let mut vdev = format!("mlx5_model0,wire=unix:{}:{}{keys}", end("ours"), end("theirs"));
+            let their_second = format!("unix:{}:{}", end("theirs2"), end("ours2"));
+            let second = ["--dual-port", "--wire", &their_second];
+            let with = if dual { [with, &second].concat() } else { with.to_vec() };
+            if dual {
+                vdev.push_str(&format!(",wire2=unix:{}:{}", end("ours2"), end("theirs2")));
+            }
             let commands = |host: &[&str]| {
                 let options = [&options[..], host].concat();
-                let theirs = [&["--wire", &their_wire], with].concat();
+                let theirs = [&["--wire", &their_wire], &with[..]].concat();
                 let theirs = bed.command(&theirs, &[&[&*original], &options[..]].concat());
                 let mut ours = std::process::Command::new(&program);
                 ours.args(["-l", "0", "--no-huge", "--vdev", &vdev, "--"]).args(&options);

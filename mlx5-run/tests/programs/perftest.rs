@@ -42,6 +42,35 @@ fn each_program_of_perftest_measures() {
     }
 }
 
+/// A program without queue pairs at both ports would not find the second one's peers.
+#[test]
+fn both_ports_of_a_device_carry_messages() {
+    if !require(&[Need::RdmaCore]) {
+        return;
+    }
+    let bed = Bed::new();
+    let links = ["--dual-port", "--link", "first", "--link", "second"];
+    for (program, options) in
+        [("ib_write_bw", "-s 4096"), ("ib_send_bw", "-c UD -s 1000 -q 2"), ("ib_read_bw", "-b")]
+    {
+        let words: Vec<&str> = options.split(' ').collect();
+        let words = [&[program, "-d", "mlx5_0", "-O", "-n", "200"][..], &words].concat();
+        let said = bed.must(&links, &words, "-p");
+        assert!(said[0].contains("Dual-port       : ON"), "{}", said[0]);
+        let gids: std::collections::BTreeSet<&str> =
+            said[0].lines().filter(|line| line.starts_with(" GID: ")).collect();
+        assert_eq!(gids.len(), 4, "two ports at each end: {}", said[0]);
+    }
+    let words = ["ib_write_bw", "-d", "mlx5_0", "-O", "-D", "2", "-s", "64", "--report-per-port"];
+    let said = bed.must(&links, &words, "-p");
+    let row = said[0].lines().rev().find_map(|line| {
+        let columns: Vec<f64> = line.split_whitespace().map_while(|word| word.parse().ok()).collect();
+        (columns.len() == 9).then_some(columns)
+    });
+    let row = row.unwrap_or_else(|| panic!("no shares of ports in {}", said[0]));
+    assert!(row[5] > 0.0 && row[7] > 0.0 && (row[5] + row[7] - row[3]).abs() <= row[3] * 0.01, "{row:?}");
+}
+
 #[test]
 fn what_is_lost_is_sent_again() {
     if !require(&[Need::RdmaCore]) {
