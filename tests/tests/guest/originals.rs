@@ -3,11 +3,13 @@
 //! ```text
 //!   rxe      both ends on rxe0, which sends to itself
 //!   mlx5     an end on each of two functions of the device model, as Linux' mlx5_ib drives them, with a cable between
+//!   dual     the same on cards of two functions each, whose devices have two ports
 //!   across   the original on rxe0 here, ours on the host's device model: what is between them is frames
 //! ```
 
 mod across;
 mod by_address;
+mod dual;
 mod figures;
 mod mlx5;
 mod paging;
@@ -198,7 +200,7 @@ fn measured<const ENDS: usize>(runs: impl Fn() -> [Finished; ENDS]) -> [Finished
 /// `reports`: how many ends print a report, of which the server is the second.
 fn perftest(meeting: &dyn Meeting, name: &str, sizes: &[usize], more: &[&str], reports: usize) {
     // A row counts the messages of all queue pairs.
-    let iterations = if more.contains(&"-q") { 400 } else { 200 };
+    let iterations = if more.contains(&"-q") || more.contains(&"-O") { 400 } else { 200 };
     for &size in sizes {
         let bytes = size.to_string();
         // An atomic operation has its size.

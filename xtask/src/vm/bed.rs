@@ -81,7 +81,7 @@ impl Bed {
             });
         }
         if !wires.is_empty() {
-            let child = bed.start_devices(&wires, job.with, programs, logs, trace)?;
+            let child = bed.start_devices(&wires, job, programs, logs, trace)?;
             *bed.lock() = Some(child);
             bed.wait_for_sockets(logs, START.mul_f64(patience))?;
         }
@@ -130,7 +130,7 @@ impl Bed {
     fn start_devices(
         &self,
         wires: &[String],
-        with: &[&str],
+        job: &Job,
         programs: &[Program],
         logs: &Path,
         trace: u8,
@@ -144,7 +144,10 @@ impl Bed {
             command.arg("--socket").arg(socket).args(["--wire", wire]);
         }
         command.args((0..trace).map(|_| "--trace"));
-        command.args(with.iter().flat_map(|ability| ["--with", ability]));
+        command.args(job.with.iter().flat_map(|ability| ["--with", ability]));
+        if job.dual {
+            command.arg("--dual-port");
+        }
         command
             .arg("--console")
             .stdin(Stdio::piped())

@@ -17,6 +17,8 @@ pub(crate) struct Job {
     pub(crate) name: &'static str,
     /// The guest's functions of the device model, by their wires.
     pub(crate) wires: &'static [Wire],
+    /// Two of them are a card with two ports: `mlx5-device --dual-port`.
+    pub(crate) dual: bool,
     /// What they can beside what all can: `mlx5-device --with`.
     pub(crate) with: &'static [&'static str],
     /// The guest has a network card whose wire ends at the host's own device model, and another one through which TCP

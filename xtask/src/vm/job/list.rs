@@ -27,6 +27,8 @@ const RXE: &[&[&str]] = &[
 ];
 
 pub(super) const CABLE: &[Wire] = &[Wire::Cable("a"), Wire::Cable("a")];
+/// Of two cards with two ports each.
+const CABLES: &[Wire] = &[Wire::Cable("a"), Wire::Cable("b"), Wire::Cable("a"), Wire::Cable("b")];
 const HOST: &[Wire] = &[Wire::Host, Wire::Host];
 
 /// The programs whose originals the guest has, and the one that tells what originals do.
@@ -179,6 +181,7 @@ pub(crate) fn all() -> Vec<Job> {
             with: &["on-demand-paging", "sniffer"],
             ..tests!("originals-mlx5", "originals::mlx5::", CABLE, 480)
         },
+        Job { apps: ORIGINALS, dual: true, ..tests!("originals-dual", "originals::dual::", CABLES, 300) },
         tests!("mlx5-net", "net::", CABLE, 240),
         Job { records: true, ..tests!("mlx5-ib", "ib::", CABLE, 120) },
         tests!("mlx5-forward", "forward::", HOST, 240),
