@@ -326,6 +326,7 @@ pub fn nearest<'w>(typed: &str, words: impl IntoIterator<Item = &'w str>) -> Opt
         .into_iter()
         .map(|word| (strsim::normalized_damerau_levenshtein(typed, word), word))
         .filter(|(likeness, _)| *likeness >= 0.6)
-        .max_by(|left, right| left.0.total_cmp(&right.0))
+        // The first of those alike.
+        .reduce(|best, next| if next.0 > best.0 { next } else { best })
         .map(|(_, word)| word)
 }
