@@ -45,7 +45,7 @@ pub use error::BringupError;
 pub use exclusive::Exclusive;
 pub use ledger::{Crossing, PortLedger};
 pub use pool::{Needs, PoolOptions};
-pub use rdma::{RdmaBringup, RdmaDevice, present};
+pub use rdma::{ModelCounter, RdmaBringup, RdmaDevice, present};
 pub use receive::ReceiveRequest;
 pub use request::PortRequest;
 pub use transmit::needed_for;

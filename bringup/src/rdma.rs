@@ -11,7 +11,7 @@ use tracing::subscriber::DefaultGuard;
 use crate::driver::Drivers;
 use crate::{BringupError, program, telemetry};
 
-pub use device::RdmaDevice;
+pub use device::{ModelCounter, RdmaDevice};
 
 /// A running EAL and RDMA devices. Dropped in this order: devices, then the EAL.
 #[derive(Debug)]

@@ -107,6 +107,31 @@ fn tests_of_perftest_give_their_rows() {
     }
 }
 
+/// A model's counters are its kernel's, which sysfs would have.
+#[test]
+fn counters_of_a_port_rise() {
+    let options = "-n 300 -s 64 -W hw_counters/rx_write_requests,hw_counters/out_of_buffer";
+    let [server, client] = Place::new().pair(TESTS[2].0, options, options);
+    report(&client);
+    report(&server);
+    let rise = |end: &Finished, name: &str| -> Vec<u64> {
+        said(end, name).iter().map(|rest| rest.trim_start_matches('=').parse().expect("a number")).collect()
+    };
+    assert_eq!(rise(&server, "hw_counters/rx_write_requests"), [300]);
+    assert_eq!(rise(&client, "hw_counters/rx_write_requests"), [0]);
+    assert_eq!(rise(&server, "hw_counters/out_of_buffer"), [0]);
+    for name in ["hw_counters/none", "counters/port_xmit_data"] {
+        let place = Place::new();
+        let mut command = place.command(TESTS[2].0, ["a", "b"], "");
+        command.args(["-n", "300", "-W", name]);
+        let end = Running::start(command).finish(LIMIT);
+        let line = end.stderr.last().expect("a line");
+        assert_eq!(end.status.code(), Some(2), "{line}");
+        let expected = format!("-W {name}: no such counter, mlx5_model0 has hw_counters/rx_write_requests, ");
+        assert!(line.contains(&expected), "{line}");
+    }
+}
+
 #[test]
 fn the_ways_of_a_bandwidth_test() {
     let program = TESTS[0].0;

@@ -41,9 +41,43 @@ impl RdmaDevice {
         Some(self.model.as_ref()?.second_wire()?.to_owned())
     }
 
+    /// A counter of a port, by the name that it has among `hw_counters` in sysfs: of a model, which has no folder there.
+    #[must_use]
+    pub fn model_counter(&self, port: u8, name: &str) -> ModelCounter {
+        ModelCounter { model: self.model.clone(), port, name: name.into() }
+    }
+
     /// Where sysfs describes it, of a real one.
     #[must_use]
     pub fn sysfs(&self) -> Option<&Path> {
         self.sysfs.as_deref()
+    }
+}
+
+/// A counter of a device model's port.
+#[derive(Clone, Debug)]
+pub struct ModelCounter {
+    model: Option<Arc<Model>>,
+    port: u8,
+    name: String,
+}
+
+impl ModelCounter {
+    fn all(&self) -> Vec<(&'static str, u32)> {
+        let counters = self.model.as_ref().and_then(|model| model.kernel().hw_counters(self.port).ok());
+        counters.unwrap_or_default()
+    }
+
+    /// What it is now; `None` when there is none of that name, or the device is gone. It runs over at 2 to the power of 32.
+    #[must_use]
+    pub fn read(&self) -> Option<u64> {
+        let all = self.all();
+        all.iter().find(|(name, _)| *name == self.name).map(|(_, value)| (*value).into())
+    }
+
+    /// The names of those that the port has.
+    #[must_use]
+    pub fn known(&self) -> Vec<&'static str> {
+        self.all().iter().map(|(name, _)| *name).collect()
     }
 }
