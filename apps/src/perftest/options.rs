@@ -184,10 +184,11 @@ pub struct Options {
     /// Unit of --rate_limit: M (MiB/s), g (Gbit/s) or p (messages per second) [default: g]
     #[arg(long = "rate_units", value_name = "U")]
     pub rate_units: Option<RateUnit>,
-    /// Rate limiter: SW. HW and PP (limits of the device) are not supported
+    /// Rate limiter: SW, the program; or PP, the device, for each QP (raw Ethernet; with --rate_units M). HW (a limit of the service
+    /// level) is not supported
     #[arg(long = "rate_limit_type", value_name = "TYPE", default_value = "SW")]
     pub rate_limit_type: RateLimitType,
-    /// Not supported: it requires a rate limit of the device
+    /// Not supported: no rate limit of the device depends on it
     #[arg(long = "typical_pkt_size", value_name = "BYTES", value_parser = size)]
     pub typical_pkt_size: Option<u64>,
     /// Messages per burst under --rate_limit [default: -l, or 1; burst latency: -t, and also without a rate limit]

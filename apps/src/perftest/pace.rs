@@ -17,11 +17,11 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// The rate that was asked for, of messages of `size` bytes; none when there is no limit.
+    /// The rate that was asked for, of messages of `size` bytes; none when there is no limit, or the device keeps it.
     #[must_use]
     pub fn new(settings: &Settings, size: u64, clock: Clock) -> Option<Self> {
         let options = &settings.options;
-        let rate = options.rate_limit?;
+        let rate = options.rate_limit.filter(|_| settings.device_rate().is_none())?;
         let messages = match options.rate_units.unwrap_or_default() {
             RateUnit::Megabytes => rate * 1_048_576.0 / size as f64,
             RateUnit::Gigabits => rate * 1e9 / 8.0 / size as f64,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use pollux_verbs::Mtu;
 
-use super::options::{Atomic, Connection, Options};
+use super::options::{Atomic, Connection, Options, RateLimitType};
 use super::statistic::EXCHANGES_MIN;
 use crate::exchange::line::Patience;
 use refused::refuse;
@@ -281,6 +281,15 @@ impl Settings {
         })
     }
 
+    /// The rate that the device holds each queue pair to, in kbit/s, if it shall. Source: linux-rdma/perftest
+    /// `src/perftest_parameters.c`, `force_dependecies`: megabytes of which one has 8 * 1024 of these.
+    #[must_use]
+    pub fn device_rate(&self) -> Option<u32> {
+        let paced = self.options.rate_limit_type == RateLimitType::Pacing;
+        let megabytes = self.options.rate_limit.filter(|_| paced)?;
+        Some((megabytes * 8.0 * 1024.0).ceil() as u32)
+    }
+
     /// Messages of a burst, which holds at least what one doorbell has.
     #[must_use]
     pub fn burst(&self) -> u64 {
@@ -477,7 +486,12 @@ mod tests {
             (
                 SEND_BW,
                 "--rate_limit 1 --rate_limit_type PP",
-                "--rate_limit_type HW or PP is not supported by",
+                "--rate_limit_type PP is not supported by send_bw: the device limits only raw packet QPs",
+            ),
+            (
+                WRITE_BW,
+                "--rate_limit 1 --rate_limit_type HW",
+                "--rate_limit_type HW is not supported by write_bw: ",
             ),
             (WRITE_BW, "-R -c UC", "-R cannot be combined with -c UC: RDMA CM connects RC and UD"),
             (SEND_BW, "-c XRC -R", "-R cannot be combined with -c XRC: RDMA CM connects RC and UD"),

@@ -33,6 +33,30 @@ fn pair_on(keys: &str, program: &str, server: &str, client: &str) -> [Finished; 
     [server.finish(LIMIT), client]
 }
 
+/// The device itself sends no faster; the program posts what goes into the queue.
+#[test]
+fn the_device_holds_queue_pairs_to_a_rate() {
+    let limit = "--rate_limit 2 --rate_units M --rate_limit_type PP";
+    for options in ["-n 1000 -s 1000", "-n 500 -s 1000 -q 2 UDP"] {
+        let options = options.replace("UDP", UDP);
+        let [server, client] = pair(BANDWIDTH, &options, &format!("{options} {limit}"));
+        let pairs = if options.contains("-q 2") { 2.0 } else { 1.0 };
+        for end in [&server, &client] {
+            let average = report(end)["results"][0]["BW_average"].as_f64().expect("a figure");
+            // 2 * 8 * 1024 kbit/s are 1.95 MiB/s; what the first burst has in advance counts as well.
+            assert!((1.5..2.4).contains(&(average / pairs)), "{options}: {average}");
+        }
+    }
+    let place = Place::new();
+    let mut command = place.command(BANDWIDTH, ["a", "b"], "");
+    let beyond = limit.replace("--rate_limit 2", "--rate_limit 1000000");
+    command.args(format!("{CLIENT} -n 100 {beyond}").split_whitespace());
+    let end = Running::start(command).finish(LIMIT);
+    let said = end.stderr.last().expect("a line");
+    assert_eq!(end.status.code(), Some(2), "{said}");
+    assert!(said.contains("--rate_limit 1000000: mlx5_model0 limits QPs to rates from "), "{said}");
+}
+
 #[test]
 fn frames_come_to_whom_they_are_for() {
     for (options, iterations) in [

@@ -156,6 +156,9 @@ fn in_both_roles(programs: &[(&str, &str)], with: &[&str], keys: &str, dual: boo
     }
 }
 
+/// A rate that the device keeps: 0.1 * 8 * 1024 kbit/s.
+const PACED: &[&str] = &["--rate_limit_type", "PP", "--rate_limit", "0.1", "--rate_units", "M"];
+
 /// Raw frames: the ends do not meet before, so who receives is started first, and is ready when the other one begins.
 #[test]
 fn our_raw_ethernet_programs_meet_their_originals() {
@@ -168,6 +171,7 @@ fn our_raw_ethernet_programs_meet_their_originals() {
     let bursts = ["--burst_size", "16", "--rate_limit", "20000", "--rate_units", "p"];
     for (name, to_ours, to_theirs, row) in [
         ("raw_ethernet_bw", &[][..], &[][..], " 256        200 "),
+        ("raw_ethernet_bw", PACED, PACED, " 256        200 "),
         ("raw_ethernet_lat", &[], &[], " 256     200 "),
         ("raw_ethernet_burst_lat", &bursts, BURSTS, " 256     200 "),
     ] {
@@ -202,6 +206,12 @@ fn our_raw_ethernet_programs_meet_their_originals() {
             let place = format!("{name}, we serve: {is_server}");
             assert_eq!(client.status, Some(0), "{place}: client: {}", client.said);
             assert!(client.said.contains(row), "{place}: no row of figures in {}", client.said);
+            if to_ours == PACED {
+                let figures = client.said.lines().find(|line| line.starts_with(row)).expect("the row");
+                let average: f64 =
+                    figures.split_whitespace().nth(3).expect("a figure").parse().expect("a number");
+                assert!((0.07..0.13).contains(&average), "{place}: {figures}");
+            }
             let server_said = if loses {
                 stop(server)
             } else {

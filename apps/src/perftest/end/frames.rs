@@ -1,6 +1,8 @@
 //! Raw Ethernet: the frames that an end sends, and queues that those which come are spread over.
 
-use pollux_verbs::{HashFields, HashQp, Pd, Rule, VerbsError, Wq, WqOptions, WqState, WqTable};
+use pollux_verbs::{
+    HashFields, HashQp, Pd, QpAttributes, QpState, Rule, VerbsError, Wq, WqOptions, WqState, WqTable,
+};
 use pollux_wire::toeplitz::DEFAULT_KEY;
 
 use super::End;
@@ -73,13 +75,17 @@ impl End {
         self.spread.is_some()
     }
 
-    /// Takes queue pairs of raw frames to where they send.
+    /// Takes queue pairs of raw frames to where they send, at the rate that the device shall hold them to.
     ///
     /// # Errors
     /// What the device says.
     pub fn ready(&mut self) -> Result<(), Failure> {
+        let rate_limit = self.settings.device_rate();
         for qp in &mut self.qps {
             qp.ready_frames()?;
+            if rate_limit.is_some() {
+                qp.modify(&QpAttributes { rate_limit, ..QpAttributes::state(QpState::RTS) })?;
+            }
         }
         Ok(())
     }

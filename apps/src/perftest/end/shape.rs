@@ -92,6 +92,21 @@ pub fn check(device: &RdmaDevice, settings: &Settings) -> Result<(), Failure> {
         let zone = device.context.reserve_huge(bytes);
         drop(zone.map_err(|error| without_huge_pages(error, bytes))?);
     }
+    if let Some(rate) = settings.device_rate() {
+        let limits = device.context.frame_limits();
+        let (name, wanted) = (&device.name, settings.options.rate_limit.unwrap_or_default());
+        if !limits.limits_rates() {
+            return Err(Failure::Usage(format!("--rate_limit_type PP is not supported by {name}: use SW")));
+        }
+        if !(limits.rate_min..=limits.rate_max).contains(&rate) {
+            let megabytes = |kilobits: u32| f64::from(kilobits) / 8.0 / 1024.0;
+            return Err(Failure::Usage(format!(
+                "--rate_limit {wanted}: {name} limits QPs to rates from {:.4} to {:.0} MB/s",
+                megabytes(limits.rate_min),
+                megabytes(limits.rate_max)
+            )));
+        }
+    }
     let pd = Pd::new(&device.context)?;
     let queue = Queue::new(&device.context, (settings.tx_depth + settings.rx_depth) as u32, false)?;
     match (Qp::new(&pd, &queue.cq, &queue.cq, &shape.options), settings.options.inline) {

@@ -11,7 +11,7 @@ use pollux_wire::MacAddress;
 use super::frame::{CHECK_BYTES, Headers, group};
 use super::options::RawOptions;
 use crate::perftest::end::Flows;
-use crate::perftest::options::Connection;
+use crate::perftest::options::{Connection, RateLimitType};
 use crate::perftest::refusal::Refusal::{self, Conflict, Requires, Unsupported};
 use crate::perftest::settings::{Extent, Kind, Settings, Test, Verb, program};
 
@@ -404,6 +404,10 @@ fn refuse(kind: Kind, options: &RawOptions) -> Result<(), String> {
             options.mac_fwd && (base.seconds.is_some() || base.run_infinitely),
             Conflict("-v", "-D", "it forwards a fixed number of frames, -n"),
         ),
+        (
+            options.mac_fwd && base.rate_limit_type == RateLimitType::Pacing,
+            Conflict("-v", "--rate_limit_type PP", "it forwards what comes"),
+        ),
         (options.mac_fwd && base.qp > 1, Conflict("-v", "-q", "it forwards on one QP")),
         (
             options.tcp && options.dest_port.or(options.local_port).is_none(),
@@ -574,8 +578,24 @@ mod tests {
             (LatencyUnderLoad, "--client MACS --cpu_util", "--cpu_util is not supported by"),
             (
                 LatencyUnderLoad,
+                "--client MACS --rate_limit 1 --rate_limit_type HW",
+                "--rate_limit_type HW is not supported by raw_ethernet_burst_lat: Ethernet ports",
+            ),
+            (
+                LatencyUnderLoad,
                 "--client MACS --rate_limit 1 --rate_limit_type PP",
-                "--rate_limit_type HW or PP is not supported by raw_ethernet_burst_lat: only SW",
+                "--rate_limit_type PP requires --rate_units M",
+            ),
+            (Bandwidth, "--client MACS --rate_limit_type PP", "--rate_limit_type PP requires --rate_limit"),
+            (
+                Bandwidth,
+                "--client MACS --rate_limit 1 --rate_units M --rate_limit_type PP --burst_size 4",
+                "--rate_limit_type PP cannot be combined with --burst_size: the device",
+            ),
+            (
+                Bandwidth,
+                "--client MACS -v --rate_limit 1 --rate_units M --rate_limit_type PP",
+                "-v cannot be combined with --rate_limit_type PP: it forwards what comes",
             ),
             (
                 LatencyUnderLoad,

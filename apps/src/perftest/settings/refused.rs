@@ -3,7 +3,7 @@
 use pollux_verbs::Mtu;
 
 use super::{Kind, Test, Verb, program};
-use crate::perftest::options::{Connection, Options, Output, RateLimitType};
+use crate::perftest::options::{Connection, Options, Output, RateLimitType, RateUnit};
 use crate::perftest::refusal::Refusal::{self, Conflict, Requires, Unsupported};
 
 /// Refuses options of one of the tests, the first that is wrong.
@@ -14,6 +14,7 @@ pub(super) fn refuse(test: Test, options: &Options) -> Result<(), String> {
     let (bandwidth, latency) = (kind == Kind::Bandwidth, kind == Kind::Latency);
     let under_load = kind == Kind::LatencyUnderLoad;
     let one_sided = verb != Verb::Send;
+    let paced = options.rate_limit_type == RateLimitType::Pacing;
     let without_receives = one_sided && !options.write_with_imm;
     const RECEIVES: &str = "only send tests and --write_with_imm post receives";
     let wrong = [
@@ -219,15 +220,25 @@ pub(super) fn refuse(test: Test, options: &Options) -> Result<(), String> {
             Conflict("-e", "-D", "completion events are not supported with a duration"),
         ),
         (
-            options.rate_limit_type != RateLimitType::Software,
-            Unsupported("--rate_limit_type HW or PP", "only SW is supported; leave it out"),
+            options.rate_limit_type == RateLimitType::Hardware,
+            Unsupported("--rate_limit_type HW", "Ethernet ports do not limit service levels; leave it out"),
+        ),
+        (
+            paced && connection != Connection::RawEth,
+            Unsupported("--rate_limit_type PP", "the device limits only raw packet QPs; leave it out"),
+        ),
+        (paced && options.rate_limit.is_none(), Requires("--rate_limit_type PP", "--rate_limit")),
+        (
+            paced && options.rate_units != Some(RateUnit::Megabytes),
+            Requires("--rate_limit_type PP", "--rate_units M"),
+        ),
+        (
+            paced && options.burst_size.is_some() && !under_load,
+            Conflict("--rate_limit_type PP", "--burst_size", "the device sends at an even rate"),
         ),
         (
             options.typical_pkt_size.is_some(),
-            Unsupported(
-                "--typical_pkt_size",
-                "it requires --rate_limit_type HW or PP, which are not supported",
-            ),
+            Unsupported("--typical_pkt_size", "no rate limit of the device depends on it"),
         ),
         (
             options.burst_size.is_some() && options.rate_limit.is_none() && !under_load,

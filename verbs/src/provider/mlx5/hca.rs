@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pollux_mlx5_abi::kernel::context::{self, PdAnswer};
 use pollux_mlx5_abi::kernel::device::DeviceAnswer;
+use pollux_uverbs::abi::flags::QpType;
 use pollux_uverbs::{Context, Driver, PdHandle};
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -58,6 +59,14 @@ pub(crate) struct Index {
 impl Drop for Index {
     fn drop(&mut self) {
         self.indices.lock().unwrap_or_else(PoisonError::into_inner).free.push(self.value);
+    }
+}
+
+impl FrameLimits {
+    /// Whether the device holds RAW_PACKET queue pairs to rates, from [`rate_min`](Self::rate_min) to [`rate_max`](Self::rate_max).
+    #[must_use]
+    pub fn limits_rates(&self) -> bool {
+        self.rate_max > 0 && self.rate_kinds >> QpType::RAW_PACKET.0 & 1 == 1
     }
 }
 
