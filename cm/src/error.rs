@@ -54,6 +54,16 @@ pub enum CmError {
         /// Which there are.
         present: String,
     },
+    /// A host or a service has no address.
+    #[error("no address of {}: {source}", looked_up(.node, .service))]
+    Lookup {
+        /// The host that was given; empty for none.
+        node: String,
+        /// The service; empty for none.
+        service: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
     /// More private data than the message has room for.
     #[error("{bytes} bytes of private data: there is room for {most}")]
     PrivateData {
@@ -70,6 +80,15 @@ pub enum CmError {
         /// Why not, and what else.
         why: &'static str,
     },
+}
+
+fn looked_up(node: &str, service: &str) -> String {
+    match (node, service) {
+        ("", "") => "neither a host nor a service".into(),
+        ("", service) => format!("this host for the service '{service}'"),
+        (node, "") => format!("'{node}'"),
+        (node, service) => format!("'{node}' for the service '{service}'"),
+    }
 }
 
 /// What an answer of the kernel's means here. Source: rdma-core `librdmacm/man/rdma_bind_addr.3`, `rdma_resolve_addr.3`.

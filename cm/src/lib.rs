@@ -107,6 +107,7 @@
 //! paths (LAP, which RoCE does not use), and addresses of InfiniBand.
 
 mod abi;
+mod address;
 mod agent;
 mod channel;
 mod error;
@@ -122,6 +123,7 @@ mod served;
 mod service;
 mod software;
 
+pub use address::{AddressFamily, AddressHints, AddressInfo, address_info};
 pub use agent::{Counts, Timing};
 pub use channel::EventChannel;
 pub use error::CmError;

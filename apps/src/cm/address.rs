@@ -3,9 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use clap::ValueEnum;
-use pollux_cm::PortSpace;
+use pollux_cm::{AddressFamily, AddressHints, CmError, PortSpace, address_info};
 
-use crate::exchange::line;
 use crate::number::number;
 use crate::rdma::Failure;
 
@@ -28,19 +27,22 @@ impl Format {
     /// It is none of this format, in one line.
     pub fn read(self, host: &str, option: &str) -> Result<IpAddr, Failure> {
         let refuse = |why: &str| Failure::Usage(format!("{option} {host}: {why}"));
-        if self == Self::Ip {
-            return host.parse().map_err(|_| {
+        let hints = AddressHints {
+            numeric_host: self == Self::Ip,
+            family: (self == Self::Ipv6).then_some(AddressFamily::V6),
+            ..AddressHints::new(PortSpace::Tcp)
+        };
+        let all = address_info(Some(host), None, &hints).map_err(|error| match (self, error) {
+            (Self::Ip, _) => {
                 refuse("not an IP address, which -f ip asks for; give one, or leave -f out for host names")
-            });
-        }
-        let all = line::addresses(host, 0)
-            .map_err(|error| refuse(&format!("{error}; give a host name or an IP address")))?;
-        let mut all = all.iter().map(|address| address.ip());
-        if self == Self::Ipv6 {
-            let found = all.find(IpAddr::is_ipv6);
-            return found
-                .ok_or_else(|| refuse("no IPv6 address, which -f ipv6 asks for; leave -f out for IPv4"));
-        }
+            }
+            (Self::Ipv6, _) => refuse("no IPv6 address, which -f ipv6 asks for; leave -f out for IPv4"),
+            (Self::Name, CmError::Lookup { source, .. }) => {
+                refuse(&format!("{source}; give a host name or an IP address"))
+            }
+            (Self::Name, other) => refuse(&other.to_string()),
+        })?;
+        let mut all = all.iter().filter_map(|info| info.destination).map(|address| address.ip());
         let first = all.next().ok_or_else(|| refuse("no address"))?;
         Ok(if first.is_ipv4() { first } else { all.find(IpAddr::is_ipv4).unwrap_or(first) })
     }
