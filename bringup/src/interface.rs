@@ -70,8 +70,14 @@ fn check_below<'a>(
     let mut seen: Vec<(End, Taken, &str)> = Vec::new();
     for device in devices {
         for (key, value, end, taken) in ends(device, keys(device), root) {
+            // Keys of one device may mean one thing together; wires are two ports.
+            let is_wire = keys(device).is_some_and(|keys| {
+                keys.iter().any(|(name, named)| *name == key && matches!(named.0, Kind::Wire))
+            });
             let clash = seen.iter().find(|(other, by, owner)| {
-                *other == end && *owner != device.name && (by.rx && taken.rx || by.tx && taken.tx)
+                *other == end
+                    && (is_wire || *owner != device.name)
+                    && (by.rx && taken.rx || by.tx && taken.tx)
             });
             if let Some((_, _, owner)) = clash {
                 return Err(twice(device, key, value, owner));
@@ -178,6 +184,18 @@ mod tests {
             )
         };
         assert_eq!((by_other, by_own, apart), (Some(told("leftother")), Some(told("left0")), None));
+    }
+
+    #[test]
+    fn two_ports_of_a_model_have_two_interfaces() {
+        let twice = refused(&["mlx5_model0,wire=iface:h6none,wire2=iface:h6none"]);
+        assert_eq!(
+            twice.as_deref(),
+            Some(
+                "device 'mlx5_model0': wire2=iface:h6none: is also used by 'mlx5_model0': give each port its own interface"
+            )
+        );
+        assert_eq!(refused(&["mlx5_model0,wire=iface:h6none,wire2=iface:h6other"]), None);
     }
 
     #[test]

@@ -53,11 +53,11 @@ impl Devices {
         self.channel.next().ok();
     }
 
-    /// Whether a model has the address, which the kernel does not have.
+    /// Whether a model has the address, which the kernel does not have: at its first port, the connection manager's.
     pub(crate) fn own(&self, ip: IpAddr) -> bool {
         let gid = pollux_verbs::roce_gid(ip);
-        self.models
-            .iter()
-            .any(|context| context.gids().is_ok_and(|gids| gids.iter().any(|own| own.gid == gid)))
+        self.models.iter().any(|context| {
+            context.gids().is_ok_and(|gids| gids.iter().any(|own| own.port == 1 && own.gid == gid))
+        })
     }
 }

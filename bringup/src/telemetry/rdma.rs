@@ -165,7 +165,7 @@ fn stats(source: &Source, port: u32) -> Value {
 fn device_counters(source: &Source, port: u32) -> Vec<(&'static str, Value)> {
     let model = source.model.as_ref().and_then(Weak::upgrade);
     if let (Some(model), Ok(port)) = (model, u8::try_from(port)) {
-        let counters = model.kernel().hw_counters(port).unwrap_or_default();
+        let Ok(counters) = model.kernel().hw_counters(port) else { return Vec::new() };
         let counters = counters.into_iter().map(|(name, value)| (name.to_owned(), Value::from(value)));
         return vec![("hw_counters", counters.collect())];
     }
