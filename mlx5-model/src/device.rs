@@ -455,6 +455,9 @@ impl Device {
         let mut inside = self.lock();
         if !self.gone.swap(true, Ordering::Release) {
             inside.core.port.set_carrier(false);
+            if let Some(joint) = &inside.core.joint {
+                joint.part();
+            }
             drop(inside);
             self.interrupt(u64::MAX);
         }

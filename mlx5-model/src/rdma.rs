@@ -198,7 +198,8 @@ impl Desk {
 pub(crate) fn hand_over(joint: &Joint, frame: &[u8], headers: &Headers) -> bool {
     let Some(packet) = Incoming::parse(frame, headers) else { return false };
     let group = is_group(&packet.destination);
-    let wanted = joint.wants(&packet.destination);
+    let mac = frame.first_chunk().copied().unwrap_or_default();
+    let wanted = joint.wants(&packet.destination, mac, packet.vlan);
     if group || wanted {
         joint.hand_over(frame);
     }
@@ -484,7 +485,11 @@ impl Rdma {
     }
 
     fn management_at(&self, second: bool) -> Option<u32> {
-        let is_there = |number: u32| self.pairs.get(number).is_some_and(|pair| pair.path.second == second);
+        // One that was only made has no port yet.
+        let is_there = |number: u32| {
+            let pair = self.pairs.get(number).filter(|pair| pair.state != State::Reset);
+            pair.is_some_and(|pair| pair.path.second == second)
+        };
         self.management.iter().rev().copied().find(|number| is_there(*number))
     }
 

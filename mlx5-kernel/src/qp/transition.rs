@@ -93,8 +93,8 @@ impl TransportQp {
                 request.port_num = port;
             }
         }
-        if mask.contains(QpMask::ALT_PATH)
-            && !(is_port(request.alt_port_num) && is_port(request.alt_dest.port_num))
+        let alternate = request.alt_port_num;
+        if mask.contains(QpMask::ALT_PATH) && !(is_port(alternate) && alternate == request.alt_dest.port_num)
         {
             return Err(Errno::EINVAL);
         }
@@ -144,7 +144,7 @@ impl TransportQp {
         QpContext::LOG_ACK_REQ_FREQ.set(context, LOG_ACK_EVERY);
         self.write_values(core, request, mask, context)?;
         if (current, wanted) == (S::RESET, S::INIT) {
-            if self.kind == QpType::GSI && !mask.contains(QpMask::PORT) {
+            if self.kind == QpType::GSI {
                 let primary = QpContext::PRIMARY_ADDRESS_PATH.of_mut(context);
                 AddressPath::VHCA_PORT_NUM.set(primary, PORT as u32);
             }

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use pollux_mlx5_kernel::{DoorProfile, Kernel};
+use pollux_mlx5_abi::command::vport::{NicVportContext, QueryNicVportContextIn, QueryNicVportContextOut};
+use pollux_mlx5_abi::command::{self, opcode};
+use pollux_mlx5_kernel::{CommandQueue, DoorProfile, Kernel};
 use pollux_mlx5_model::wire::Null;
 use pollux_mlx5_model::{Device, DeviceConfig, Joint};
 
@@ -16,6 +18,16 @@ fn kernel(joint: Option<Joint>, last: u8) -> (Arc<Device>, Arc<Kernel>) {
 fn over(device: &Arc<Device>) -> Arc<Kernel> {
     let memory = Arc::new(device.memory().clone());
     Kernel::new(Arc::clone(device) as _, memory, DoorProfile::default()).expect("it starts")
+}
+
+/// Whether a function says that its port is another's.
+fn is_affiliated(device: &Device) -> bool {
+    let mut input = [0; QueryNicVportContextIn::BYTES];
+    command::start(&mut input, opcode::QUERY_NIC_VPORT_CONTEXT, 0, 0);
+    let mut output = QueryNicVportContextOut::ZERO;
+    device.execute(&input, &mut output).expect("it is there");
+    let context = QueryNicVportContextOut::NIC_VPORT_CONTEXT.of(&output);
+    NicVportContext::AFFILIATION_CRITERIA.get(context) != 0
 }
 
 #[test]
@@ -44,10 +56,16 @@ fn what_was_joined_parts_with_its_kernels() {
     let (one, other) = Joint::pair([2, 0, 0, 0, 0, 1]);
     let ((first_device, first), (second_device, second)) = (kernel(Some(one), 1), kernel(Some(other), 2));
     first.join(&second).expect("they belong together");
-    drop(second);
-    assert_eq!(first.ports(), 2, "the second one is kept");
+    assert!(is_affiliated(&second_device));
     drop(first);
+    assert!(!is_affiliated(&second_device), "it is nobody's any more");
+    drop(second);
     // Both functions are down, and nothing of the first time is in the way.
+    let (first, second) = (over(&first_device), over(&second_device));
+    first.join(&second).expect("once more");
+    drop(second);
+    assert!(is_affiliated(&second_device), "it is up as long as the first one is");
+    drop(first);
     let (first, second) = (over(&first_device), over(&second_device));
     assert_eq!(first.ports(), 1);
     first.join(&second).expect("once more");

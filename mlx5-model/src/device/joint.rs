@@ -29,6 +29,9 @@ pub(crate) enum Side {
     Second,
 }
 
+/// An address: the GID, the MAC and the VLAN that its packets have.
+pub(crate) type Entry = ([u8; 16], [u8; 6], Option<u16>);
+
 /// What both functions have of each other.
 #[derive(Debug, Default)]
 struct Lane {
@@ -37,7 +40,7 @@ struct Lane {
     /// The number that software gave the first function; 0 for none.
     software_id: u32,
     /// Addresses of the second port.
-    addresses: Vec<[u8; 16]>,
+    addresses: Vec<Entry>,
     to_wire: VecDeque<Vec<u8>>,
     from_wire: VecDeque<Vec<u8>>,
     spare: Vec<Vec<u8>>,
@@ -120,23 +123,34 @@ impl Joint {
         }
     }
 
-    /// The function forgets all that it was told.
+    /// The function forgets all that it was told; what waits is lost.
     pub(crate) fn reset(&self) {
+        let mut lane = self.lane();
         match self.side {
-            Side::First => self.set_addresses(Vec::new()),
-            Side::Second => self.affiliate(false),
+            Side::First => (lane.software_id, lane.addresses) = (0, Vec::new()),
+            Side::Second => lane.is_affiliated = false,
         }
+        lane.to_wire.clear();
+        lane.from_wire.clear();
+    }
+
+    /// The function is gone: nothing goes either way any more.
+    pub(crate) fn part(&self) {
+        self.reset();
+        self.affiliate(false);
     }
 
     /// Sets the addresses that RoCE is handed over for.
-    pub(crate) fn set_addresses(&self, addresses: Vec<[u8; 16]>) {
+    pub(crate) fn set_addresses(&self, addresses: Vec<Entry>) {
         self.lane().addresses = addresses;
     }
 
-    /// Whether a packet to this address is the first function's.
-    pub(crate) fn wants(&self, destination: &[u8; 16]) -> bool {
+    /// Whether a packet to this address is the first function's: as at its own port, the MAC is that of any of the addresses.
+    pub(crate) fn wants(&self, destination: &[u8; 16], mac: [u8; 6], vlan: Option<u16>) -> bool {
         let lane = self.lane();
-        lane.is_affiliated && lane.addresses.contains(destination)
+        lane.is_affiliated
+            && lane.addresses.iter().any(|(gid, _, own)| gid == destination && *own == vlan)
+            && lane.addresses.iter().any(|(_, own, _)| *own == mac)
     }
 
     /// Hands a frame from the second port's wire to the first function. Where too many wait it is lost, as on a wire.

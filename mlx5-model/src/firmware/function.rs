@@ -68,6 +68,9 @@ impl Core {
             op::TEARDOWN_HCA => {
                 need!(self.function.life == Life::Running, BAD_SYS_STATE_ERR, 16);
                 self.forget_objects();
+                if let Some(joint) = &self.joint {
+                    joint.reset();
+                }
                 self.function.life = Life::Enabled;
                 TeardownHcaOut::STATE.set(call.output()?, 0);
             }

@@ -97,6 +97,7 @@ impl Core {
             State::Receive => {
                 need!(service == Service::Keys || (1..=5).contains(&Q::MTU.get(&context)), BAD_PARAM_ERR, 22);
                 if service.is_connected() {
+                    self.is_second_port(port)?;
                     need!((AddressPath::SRC_ADDR_INDEX.get(path) as usize) < ADDRESSES, BAD_PARAM_ERR, 23);
                     need!(Q::LOG_RRA_MAX.get(&context) <= caps::LOG_READS, BAD_PARAM_ERR, 24);
                 }

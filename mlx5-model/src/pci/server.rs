@@ -123,8 +123,9 @@ impl Drop for Watched<'_> {
 }
 
 /// Serves each slot to one machine, until all machines have ended their connections or `stop` is called; the sockets are
-/// removed then. A store to a register steps every device until none has work, so that a frame sent by one is at once at the
-/// other; a thread steps them besides, for what comes from elsewhere.
+/// removed then. A store to a register has every device stepped until none has work, so that a frame sent by one is at once at the
+/// other: before a store is answered that is waited for, else when no more stores have come. A thread steps them besides, for what comes
+/// from elsewhere.
 ///
 /// A connection that breaks the protocol is closed and its device reset; the socket waits for the next one. The other devices do
 /// not notice.

@@ -90,9 +90,9 @@ impl Addresses {
         self.get(index).is_some_and(|address| address.gid == *gid)
     }
 
-    /// The GIDs of all.
-    pub(crate) fn all(&self) -> Vec<[u8; 16]> {
-        self.list.iter().map(|address| address.gid).collect()
+    /// All, each with its GID, MAC and VLAN.
+    pub(crate) fn all(&self) -> Vec<([u8; 16], [u8; 6], Option<u16>)> {
+        self.list.iter().map(|address| (address.gid, address.mac, address.vlan)).collect()
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -6,8 +6,8 @@ use pollux_mlx5_kernel::InterfaceAddress;
 use pollux_mlx5_model::Device;
 use pollux_mlx5_model::wire::Cable;
 use pollux_verbs::{
-    Access, Ah, AsyncKind, Connection, Cq, Element, Path, PortState, Qp, QpKind, QpOptions, QpState,
-    VerbsError, WcStatus,
+    Access, Ah, AsyncKind, Connection, Cq, Element, Path, PortState, Qp, QpAttributes, QpKind, QpOptions,
+    QpState, VerbsError, WcStatus,
 };
 
 use crate::rig::{QKEY, Rig, Side, all_rights};
@@ -274,11 +274,46 @@ fn ports_that_do_not_go_together_are_refused() {
     qp.init(1, Access::empty()).expect("INIT");
     let other = Path { port: 2, ..Path::new(rig.far.gid, 0) };
     refused(qp.ready_to_receive(&Connection::new(other, 1)), "a path from another port");
+    // An alternate path is at the port that is said to be its.
+    let mut near = End::new(side, 1, QpKind::Rc);
+    let far = End::new(&rig.far, 1, QpKind::Rc);
+    let alternate = |port| Path { port, ..Path::new(rig.far.gid, 0) };
+    let connection = Connection::new(alternate(1), far.qp.qpn());
+    near.qp.ready_to_receive(&connection).expect("RTR");
+    near.qp.ready_to_send(&connection).expect("RTS");
+    let third =
+        near.qp.modify(&QpAttributes { alternate: Some((alternate(3), 0, 1)), ..QpAttributes::default() });
+    refused(third, "an alternate path at a third port");
     let mut raw = Qp::new(&side.pd, &cq, &cq, &QpOptions::new(QpKind::Raw)).expect("a queue pair");
     refused(raw.init(2, Access::empty()), "frames by the second port");
     assert_eq!(raw.state(), QpState::RESET);
     let third = Path { port: 3, ..Path::new(rig.far.gid, 0) };
     Ah::new(&side.pd, &third).map(drop).expect_err("a third port");
+}
+
+/// The function of the second port is pulled out: what is sent there is lost, and the first port works on.
+#[test]
+fn a_second_function_that_is_gone_holds_nobody_up() {
+    let rig = two_ports();
+    device(&rig.near, 2).remove();
+    let mut near = End::new(&rig.near, 2, QpKind::Ud);
+    let gid = far_gid(&rig, 2);
+    let ah = Ah::new(&rig.near.pd, &Path { port: 2, ..Path::new(gid, 0) }).expect("an address");
+    for _ in 0..300 {
+        for _ in 0..8 {
+            near.send_to(&ah, 7);
+        }
+        let done = rig.completions(&mut near.cq, 8);
+        assert!(done.iter().all(|done| done.status == WcStatus::SUCCESS), "{done:?}");
+    }
+    rig.near.model.settle();
+    let mut near = End::new(&rig.near, 1, QpKind::Rc);
+    let mut far = End::new(&rig.far, 1, QpKind::Rc);
+    near.connect(1, &far);
+    far.connect(1, &near);
+    far.receive(&rig.far);
+    near.send();
+    assert_eq!(rig.completions(&mut near.cq, 1)[0].status, WcStatus::SUCCESS);
 }
 
 /// Peers in the port's subnet are asked for on the port's wire.
