@@ -27,21 +27,25 @@ impl Format {
     /// It is none of this format, in one line.
     pub fn read(self, host: &str, option: &str) -> Result<IpAddr, Failure> {
         let refuse = |why: &str| Failure::Usage(format!("{option} {host}: {why}"));
-        let hints = AddressHints {
-            numeric_host: self == Self::Ip,
-            family: (self == Self::Ipv6).then_some(AddressFamily::V6),
-            ..AddressHints::new(PortSpace::Tcp)
-        };
-        let all = address_info(Some(host), None, &hints).map_err(|error| match (self, error) {
-            (Self::Ip, _) => {
+        if self == Self::Ip {
+            return host.parse().map_err(|_| {
                 refuse("not an IP address, which -f ip asks for; give one, or leave -f out for host names")
-            }
-            (Self::Ipv6, _) => refuse("no IPv6 address, which -f ipv6 asks for; leave -f out for IPv4"),
-            (Self::Name, CmError::Lookup { source, .. }) => {
-                refuse(&format!("{source}; give a host name or an IP address"))
-            }
-            (Self::Name, other) => refuse(&other.to_string()),
-        })?;
+            });
+        }
+        let any = AddressHints::new(PortSpace::Tcp);
+        let look = |hints| address_info(Some(host), None, &hints);
+        let unknown = |error| match error {
+            CmError::Lookup { source, .. } => refuse(&format!("{source}; give a host name or an IP address")),
+            other => refuse(&other.to_string()),
+        };
+        let all = if self == Self::Ipv6 {
+            look(AddressHints { family: Some(AddressFamily::V6), ..any }).map_err(|_| match look(any) {
+                Ok(_) => refuse("no IPv6 address, which -f ipv6 asks for; leave -f out for IPv4"),
+                Err(error) => unknown(error),
+            })?
+        } else {
+            look(any).map_err(unknown)?
+        };
         let mut all = all.iter().filter_map(|info| info.destination).map(|address| address.ip());
         let first = all.next().ok_or_else(|| refuse("no address"))?;
         Ok(if first.is_ipv4() { first } else { all.find(IpAddr::is_ipv4).unwrap_or(first) })
@@ -119,6 +123,7 @@ mod tests {
             (Format::Ipv6, "2001:db8::1", Ok(v6)),
             (Format::Ipv6, "192.0.2.1", Err("-s 192.0.2.1: no IPv6 address, which -f ipv6 asks for")),
             (Format::Name, "not.a.host.invalid", Err("-s not.a.host.invalid: ")),
+            (Format::Ip, "127.1", Err("-s 127.1: not an IP address")),
         ] {
             match (read(format, host), expected) {
                 (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{format:?} {host}"),

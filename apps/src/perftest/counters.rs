@@ -83,7 +83,12 @@ impl Counters {
                 let _ = writeln!(text, "\t{name}=gone");
                 continue;
             };
-            let _ = writeln!(text, "\t{name}={}", now.wrapping_sub(*before));
+            let rise = match place {
+                Place::File(_) => now.wrapping_sub(*before),
+                // Of 32 bits, which run over.
+                Place::Model(_) => (now as u32).wrapping_sub(*before as u32).into(),
+            };
+            let _ = writeln!(text, "\t{name}={rise}");
             *before = now;
         }
         text + "\n"

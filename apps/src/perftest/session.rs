@@ -283,7 +283,9 @@ impl<'a> Session<'a> {
         let own = settings.mtu.unwrap_or(active);
         if own > active {
             // It was more before: see `check`.
-            device::check_mtu(device, port, &device.context.port(port)?, own)?;
+            for Place { port, .. } in &places {
+                device::check_mtu(device, *port, &device.context.port(*port)?, own)?;
+            }
         }
         let mtu = if options.dont_xchg_versions { own } else { line.agree_mtu(own, &stop)? };
         let longest = u64::from(mtu.bytes());

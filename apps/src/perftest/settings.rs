@@ -356,10 +356,11 @@ impl Settings {
             ("-c", self.connection.name().to_owned()),
             ("-a", on(self.all)),
             ("-s", self.size.to_string()),
+            // It doubles the number behind it.
+            ("-O", on(self.options.dualport)),
             ("-q", self.qps.to_string()),
             ("-b", on(self.bidirectional)),
             ("--reversed", on(self.options.reversed)),
-            ("-O", on(self.options.dualport)),
             ("--report-per-port", on(self.options.report_per_port)),
             ("--report_gbits", on(self.options.report_gbits)),
             ("-g", on(self.options.mcg)),

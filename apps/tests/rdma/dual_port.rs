@@ -143,7 +143,7 @@ fn a_port_that_carries_nothing_is_told_of_by_its_wire() {
 fn ends_of_one_port_and_of_two_say_so() {
     let place = Place::new();
     let server = end(&place, 0, "send_bw", "-O -n 100");
-    let client = end(&place, 1, "send_bw", "-n 100 -q 2").finish(LIMIT);
+    let client = end(&place, 1, "send_bw", "-n 100").finish(LIMIT);
     assert!(line(&client).contains("-O differs: off here, on at 127.0.0.1:"), "{}", line(&client));
     refused(server, "-O differs: on here, off at 127.0.0.1:");
 }

@@ -1,7 +1,7 @@
 //! What is told of a device when its program ends: what that did against the rules, and what the device saw.
 
-use pollux_mlx5_model::Model;
 use pollux_mlx5_model::ledger::Crossing;
+use pollux_mlx5_model::{Model, Traffic};
 use serde::Serialize;
 
 use crate::plan::{Summary, device_name};
@@ -50,8 +50,11 @@ pub(super) fn tell(number: usize, model: &Model, form: Summary) {
 
 impl Seen {
     fn of(device: String, model: &Model, rules_broken: u64) -> Self {
-        let port = model.device().port_counters();
-        let (sent, received) = (port.sent.all(), port.received.all());
+        let ports = std::iter::once(model.device()).chain(model.second_device());
+        let (mut sent, mut received) = (Traffic::default(), Traffic::default());
+        for counters in ports.map(|device| device.port_counters()) {
+            (sent, received) = (sent + counters.sent.all(), received + counters.received.all());
+        }
         let bus = model.ledger();
         let (objects_made, living) = model.kernel().objects();
         Self {
