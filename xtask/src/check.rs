@@ -3,11 +3,12 @@
 use std::process::Command;
 
 use crate::run::{Outcome, TARGET, cargo, must, root, target_dir};
-use crate::{tidy, waiting};
+use crate::{example, tidy, waiting};
 
 /// Formatting, clippy, layout rules, packages, documentation and tests, in that order.
 pub(crate) fn check() -> Outcome {
     must(&mut cargo(&["fmt", "--all", "--check"]))?;
+    example::locked()?;
     must(&mut cargo(&["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"]))?;
     tidy::tidy()?;
     package()?;

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::outside;
-use crate::run::{Outcome, cargo, must, root, target_dir};
+use crate::run::{Outcome, cargo, must, output, root, target_dir};
 
 /// Formats, lints, builds and runs them; none has more lines than it may.
 pub(crate) fn examples() -> Outcome {
@@ -36,6 +36,13 @@ pub(crate) fn examples() -> Outcome {
     }
     let tests = ["test", "--workspace", "--test=examples", "--test=guide"];
     must(cargo(&tests).env("POLLUX_EXAMPLES", target.join("release")))
+}
+
+/// That their lock file names every package that the workspace's crates have come to ask for. Its builds refuse one that does not, long
+/// after a change's first tests.
+pub(crate) fn locked() -> Outcome {
+    let mut command = cargo(&["metadata", "--locked", "--quiet", "--format-version=1"]);
+    output(command.current_dir(root().join("examples"))).map(drop)
 }
 
 /// The most lines of each, without blanks and comments.
