@@ -17,7 +17,7 @@ pub(crate) struct Adapter {
     pub(crate) firmware: Firmware,
     pub(crate) memory: Arc<dyn DmaMemory>,
     pub(crate) caps: Caps,
-    pub(crate) events: Events,
+    pub(crate) events: Arc<Events>,
     /// Whether queue pair 1 is somebody's.
     pub(crate) management: AtomicBool,
     /// Variable bits of the next memory key.

@@ -7,10 +7,9 @@ pub(crate) mod file;
 pub(crate) mod queue;
 
 use std::collections::HashMap;
-use std::fmt;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use pollux_mlx5_abi::command::opcode;
 use pollux_mlx5_abi::eqe::{self, Eqe, event, port_change, queue_kind};
@@ -23,21 +22,9 @@ use file::{Count, EventFile, FileKind};
 /// Stands for shared receive queues among the kinds of queues: their events name no kind, since these alone have them.
 pub(crate) const SHARED_RECEIVE_QUEUE: u8 = 0xff;
 
-/// Told of what became of the port.
-pub(crate) type PortListener = Box<dyn Fn(AsyncKind) + Send + Sync>;
-
 /// The tables.
-#[derive(Default)]
-pub(crate) struct Events {
-    tables: Mutex<Tables>,
-    port: OnceLock<PortListener>,
-}
-
-impl fmt::Debug for Events {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Events").field("tables", &self.tables).finish_non_exhaustive()
-    }
-}
+#[derive(Debug, Default)]
+pub(crate) struct Events(Mutex<Tables>);
 
 #[derive(Debug, Default)]
 struct Tables {
@@ -46,6 +33,8 @@ struct Tables {
     /// Descriptors that hear of ports and the device.
     everybody: Vec<Weak<EventFile>>,
     subscriptions: Vec<Subscription>,
+    /// The function whose port is told of as well, and that port's number there.
+    joined: Option<(Weak<Events>, u64)>,
 }
 
 /// Who is told of a completion queue.
@@ -85,12 +74,12 @@ pub(crate) struct Subscription {
 impl Events {
     fn tables(&self) -> MutexGuard<'_, Tables> {
         // Tables are never half changed.
-        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets, once, who else is told of the port.
-    pub(crate) fn on_port_change(&self, listener: PortListener) {
-        let _ = self.port.set(listener);
+    /// Has those of another function told, too, of what becomes of this one's port: as of a port of that number.
+    pub(crate) fn join(&self, first: &Arc<Self>, port: u64) {
+        self.tables().joined = Some((Arc::downgrade(first), port));
     }
 
     pub(crate) fn add_file(&self, file: &Arc<EventFile>) {
@@ -173,8 +162,11 @@ impl Events {
                 };
                 if let Some(kind) = kind {
                     self.tell_everybody(kind, u64::from(port));
-                    if let Some(tell) = self.port.get() {
-                        tell(kind);
+                    let joined = self.tables().joined.clone();
+                    if let Some((first, port)) =
+                        joined.and_then(|(first, port)| Some((first.upgrade()?, port)))
+                    {
+                        first.tell_everybody(kind, port);
                     }
                 }
             }

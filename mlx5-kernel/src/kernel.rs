@@ -15,7 +15,7 @@ use crate::core::{Core, Life};
 use crate::device::{CommandQueue, DmaMemory};
 use crate::dm::page::DevicePages;
 use crate::error::KernelError;
-use crate::event::Events;
+
 use crate::event::queue::{ASYNC_EVENTS, EventQueue};
 use crate::firmware::Firmware;
 use crate::joined::{Joined, SECOND};
@@ -130,7 +130,7 @@ impl Kernel {
             firmware,
             memory,
             caps: loaded.caps,
-            events: Events::default(),
+            events: Arc::default(),
             management: AtomicBool::new(false),
             key_variant: AtomicU8::new(1),
         });
@@ -193,12 +193,7 @@ impl Kernel {
         }
         let joined =
             Joined::join(&first.adapter, first.port.system_guid, adapter, port, other.neighbours.clone())?;
-        let told: Weak<Adapter> = Arc::downgrade(&first.adapter);
-        other.events.on_port_change(Box::new(move |kind| {
-            if let Some(adapter) = told.upgrade() {
-                adapter.events.tell_everybody(kind, SECOND);
-            }
-        }));
+        other.events.join(&first.events, SECOND);
         // Nobody else sets them: whoever makes both functions joins them, once.
         let _ = first.joined.set(joined);
         let _ = self.life.second.set(Arc::clone(&second.life));

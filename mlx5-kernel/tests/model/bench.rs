@@ -266,6 +266,23 @@ pub(crate) struct Bench {
     pub(crate) kernel: Option<Arc<Kernel>>,
 }
 
+/// A context as libmlx5 asks for one, and what it was told.
+pub(crate) fn open(channel: Arc<dyn Channel>, devx: bool) -> Result<(Context, ContextAnswer), UverbsError> {
+    let request = ContextRequest {
+        total_num_bfregs: 16,
+        num_low_latency_bfregs: 4,
+        flags: if devx { context_flag::DEVX } else { 0 },
+        max_cqe_version: 1,
+        lib_caps: library::UAR_4K,
+        ..ContextRequest::default()
+    };
+    let mut answer = ContextAnswer::new_zeroed();
+    let data = Driver::new(request.as_bytes(), answer.as_mut_bytes());
+    // SAFETY: tests name zones that they own and look into after the device only, and destroy what they made.
+    let context = unsafe { Context::open(channel, driver::MLX5, data)? };
+    Ok((context, answer))
+}
+
 impl Bench {
     pub(crate) fn new(profile: DoorProfile) -> Self {
         Self::with(profile, DeviceConfig::default())
@@ -298,18 +315,7 @@ impl Bench {
 
     /// The same through another channel.
     pub(crate) fn try_open_by(&self, channel: Arc<dyn Channel>, devx: bool) -> Result<Opened, UverbsError> {
-        let request = ContextRequest {
-            total_num_bfregs: 16,
-            num_low_latency_bfregs: 4,
-            flags: if devx { context_flag::DEVX } else { 0 },
-            max_cqe_version: 1,
-            lib_caps: library::UAR_4K,
-            ..ContextRequest::default()
-        };
-        let mut answer = ContextAnswer::new_zeroed();
-        let data = Driver::new(request.as_bytes(), answer.as_mut_bytes());
-        // SAFETY: tests name zones that they own and look into after the device only, and destroy what they made.
-        let context = unsafe { Context::open(channel, driver::MLX5, data)? };
+        let (context, answer) = open(channel, devx)?;
         let mut pd_answer = PdAnswer::new_zeroed();
         let pd = context.alloc_pd(Driver::new(&[], pd_answer.as_mut_bytes()))?;
         Ok(Opened {

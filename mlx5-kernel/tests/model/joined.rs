@@ -7,6 +7,9 @@ use pollux_mlx5_abi::command::{self, opcode};
 use pollux_mlx5_kernel::{CommandQueue, DoorProfile, Kernel};
 use pollux_mlx5_model::wire::Null;
 use pollux_mlx5_model::{Device, DeviceConfig, Joint};
+use pollux_uverbs::event::AsyncKind;
+
+use crate::bench::open;
 
 fn kernel(joint: Option<Joint>, last: u8) -> (Arc<Device>, Arc<Kernel>) {
     let config = DeviceConfig { joint, mac: [2, 0, 0, 0, 0, last], ..DeviceConfig::default() };
@@ -28,6 +31,17 @@ fn is_affiliated(device: &Device) -> bool {
     device.execute(&input, &mut output).expect("it is there");
     let context = QueryNicVportContextOut::NIC_VPORT_CONTEXT.of(&output);
     NicVportContext::AFFILIATION_CRITERIA.get(context) != 0
+}
+
+/// What contexts of the kernel are told when the link of a function goes down.
+fn port_event(kernel: &Kernel, device: &Device) -> Option<(AsyncKind, u64)> {
+    let (context, _) = open(kernel.open(), false).expect("it opens");
+    device.step(1);
+    while context.events().next().expect("they can be read").is_some() {}
+    device.set_link(false);
+    device.step(1);
+    let event = context.events().next().expect("they can be read")?;
+    Some((event.kind, event.element))
 }
 
 #[test]
@@ -63,6 +77,11 @@ fn what_was_joined_parts_with_its_kernels() {
     // Both functions are down, and nothing of the first time is in the way.
     let (first, second) = (over(&first_device), over(&second_device));
     first.join(&second).expect("once more");
+    drop(first);
+    // The second one stays up, and has another first one.
+    let first = over(&first_device);
+    first.join(&second).expect("once more");
+    assert_eq!(port_event(&first, &second_device), Some((AsyncKind::PORT_ERR, 2)));
     drop(second);
     assert!(is_affiliated(&second_device), "it is up as long as the first one is");
     drop(first);
