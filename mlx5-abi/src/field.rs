@@ -3,6 +3,16 @@
 //! The programming manual of the adapters gives a place as dword, highest bit and lowest bit; so do these types. They
 //! are declared as `const` items, so a place outside its block does not compile.
 
+/// A MAC as the number that fields of 48 bits hold: its first byte is the highest.
+///
+/// ```
+/// assert_eq!(pollux_mlx5_abi::field::mac_value([2, 0, 0, 0, 1, 3]), 0x0200_0000_0103);
+/// ```
+#[must_use]
+pub const fn mac_value([a, b, c, d, e, f]: [u8; 6]) -> u64 {
+    u64::from_be_bytes([0, 0, a, b, c, d, e, f])
+}
+
 /// A value of at most 32 bits inside one dword of a block of `LEN` bytes.
 ///
 /// ```

@@ -5,6 +5,7 @@ use pollux_mlx5_abi::caps::general::GeneralCaps;
 use pollux_mlx5_abi::caps::roce::RoceCaps;
 use pollux_mlx5_abi::command::opcode;
 use pollux_mlx5_abi::command::vport::{RoceAddress, SetRoceAddressIn, roce_l3, roce_version};
+use pollux_mlx5_abi::field::mac_value;
 use pollux_uverbs::Errno;
 use pollux_uverbs::abi::flags::GidType;
 use pollux_uverbs::abi::ioctl_verbs::GidEntry;
@@ -15,10 +16,7 @@ use crate::neighbour::{InterfaceAddress, link_local};
 
 /// The entries of one port.
 #[derive(Debug, Default)]
-pub(crate) struct Gids {
-    port: u32,
-    entries: Vec<GidEntry>,
-}
+pub(crate) struct Gids(Vec<GidEntry>);
 
 impl Gids {
     /// An entry for the link-local address that follows from the port's MAC, and one for each other address, as far as there is room.
@@ -29,7 +27,7 @@ impl Gids {
         mac: [u8; 6],
         addresses: &[InterfaceAddress],
     ) -> Self {
-        let mut gids = Self { port, entries: Vec::new() };
+        let mut gids = Self::default();
         let link_local = (link_local(mac).octets(), roce_l3::IPV6);
         let others = addresses.iter().map(|own| {
             let l3 = if own.address.is_ipv4() { roce_l3::IPV4 } else { roce_l3::IPV6 };
@@ -42,14 +40,13 @@ impl Gids {
             let mut input = entry(caps, port, index);
             let address = SetRoceAddressIn::ROCE_ADDRESS.of_mut(&mut input);
             RoceAddress::SOURCE_L3_ADDRESS.set(address, gid);
-            RoceAddress::SOURCE_MAC
-                .set(address, mac.into_iter().fold(0, |all, byte| all << 8 | u64::from(byte)));
+            RoceAddress::SOURCE_MAC.set(address, mac_value(mac));
             RoceAddress::ROCE_VERSION.set(address, roce_version::V2);
             RoceAddress::ROCE_L3_TYPE.set(address, l3);
             if firmware.execute(&input, &mut [0; SHORT]).is_err() {
                 break;
             }
-            gids.entries.push(GidEntry {
+            gids.0.push(GidEntry {
                 gid: zerocopy::transmute!(gid),
                 gid_index: index,
                 port_num: port,
@@ -62,8 +59,8 @@ impl Gids {
 
     /// The reverse of [`make`](Self::make).
     pub(crate) fn clear(&self, firmware: &Firmware, caps: &Caps) {
-        for index in 0..self.entries.len() as u32 {
-            let _ = firmware.execute(&entry(caps, self.port, index), &mut [0; SHORT]);
+        for own in &self.0 {
+            let _ = firmware.execute(&entry(caps, own.port_num, own.gid_index), &mut [0; SHORT]);
         }
     }
 
@@ -72,13 +69,13 @@ impl Gids {
         if index >= u64::from(length) {
             return Err(Errno::EINVAL);
         }
-        let entry = usize::try_from(index).ok().and_then(|index| self.entries.get(index));
+        let entry = usize::try_from(index).ok().and_then(|index| self.0.get(index));
         entry.copied().ok_or(Errno::ENODATA)
     }
 
     /// All entries that are not empty.
     pub(crate) fn entries(&self) -> &[GidEntry] {
-        &self.entries
+        &self.0
     }
 }
 

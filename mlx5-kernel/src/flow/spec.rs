@@ -3,6 +3,7 @@
 
 use pollux_mlx5_abi::caps::flow_table::FlowTableFields;
 use pollux_mlx5_abi::command::matching::{MatchHeaders, MatchMisc, MatchMisc2, MatchParameters};
+use pollux_mlx5_abi::field::mac_value;
 use pollux_uverbs::Errno;
 use pollux_uverbs::abi::flow::{
     ACTION_COUNT, ACTION_DROP, ACTION_TAG, CountSpec, ESP, ETH, EthFilter, GRE, GreFilter, INNER, IPV4, IPV6,
@@ -256,9 +257,8 @@ fn header(
 
 /// One side of an Ethernet header; the tag counts where `bits` say so.
 fn ethernet(side: &mut Headers, from: &EthFilter, bits: &EthFilter) {
-    let number = |mac: [u8; 6]| mac.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
-    MatchHeaders::DMAC.set(side, number(from.dst_mac));
-    MatchHeaders::SMAC.set(side, number(from.src_mac));
+    MatchHeaders::DMAC.set(side, mac_value(from.dst_mac));
+    MatchHeaders::SMAC.set(side, mac_value(from.src_mac));
     MatchHeaders::ETHERTYPE.set(side, from.ether_type.get().into());
     if bits.vlan_tag.get() != 0 {
         let tag = u32::from(from.vlan_tag.get());

@@ -3,6 +3,7 @@
 
 use pollux_mlx5_abi::caps::general::GeneralCaps;
 use pollux_mlx5_abi::command::qp::context::AddressPath;
+use pollux_mlx5_abi::field::mac_value;
 use pollux_uverbs::Errno;
 use pollux_uverbs::abi::queue_pair::QpDest;
 
@@ -45,7 +46,7 @@ pub(super) fn write(
     }
     let mac = core.destination(dest.port_num, dest.sgid_index, &dest.dgid)?;
     let label = dest.flow_label & LABEL;
-    AddressPath::RMAC.set(path, mac.into_iter().fold(0, |number, byte| number << 8 | u64::from(byte)));
+    AddressPath::RMAC.set(path, mac_value(mac));
     if let Some(ends) = ends {
         AddressPath::UDP_SPORT.set(path, source_port(label, ends));
     }
