@@ -90,6 +90,7 @@ pub mod random;
 mod rdma;
 mod receive;
 mod send;
+mod spare;
 mod steering;
 pub mod time;
 pub mod wire;

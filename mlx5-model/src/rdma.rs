@@ -43,6 +43,7 @@ use crate::memory_keys::Keys;
 use crate::memory_keys::absent::Absent;
 use crate::port::{Origin, Port};
 use crate::receive::{Pool, QueueCounters};
+use crate::spare::Spare;
 pub(crate) use copy::LOG_BYTES_MAX as COPY_LOG_BYTES_MAX;
 use packet::{Extension, FRAME_MAX, Incoming};
 use path::{Addresses, Path, is_group};
@@ -125,7 +126,7 @@ struct Desk {
     groups: Vec<([u8; 16], u32)>,
     /// Packets to this device itself.
     looped: VecDeque<Looped>,
-    spare: Vec<Vec<u8>>,
+    spare: Spare,
     frame: Box<[u8; FRAME_MAX]>,
     /// The dynamic connection begun last.
     session: u64,
@@ -181,10 +182,8 @@ impl Desk {
             })?;
         let frame = &self.frame[..length];
         if comes_back {
-            let mut copy = self.spare.pop().unwrap_or_default();
-            copy.clear();
-            copy.extend_from_slice(frame);
-            self.looped.push_back(Looped { frame: copy, block, second });
+            let frame = self.spare.copy(frame);
+            self.looped.push_back(Looped { frame, block, second });
         }
         if !own && !around.send(second, frame) {
             return Ok(Sent::Busy);
@@ -197,13 +196,13 @@ impl Desk {
 /// Hands a packet that came to a card's second function to the first, as far as that wants it; whether it alone does.
 pub(crate) fn hand_over(joint: &Joint, frame: &[u8], headers: &Headers) -> bool {
     let Some(packet) = Incoming::parse(frame, headers) else { return false };
-    let group = is_group(&packet.destination);
-    let mac = frame.first_chunk().copied().unwrap_or_default();
-    let wanted = joint.wants(&packet.destination, mac, packet.vlan);
-    if group || wanted {
+    if is_group(&packet.destination) {
+        // Others may listen to the group too.
         joint.hand_over(frame);
+        return false;
     }
-    wanted
+    let mac = frame.first_chunk().copied().unwrap_or_default();
+    joint.hand_over_to(frame, &packet.destination, &mac, packet.vlan)
 }
 
 /// All of RDMA.
@@ -227,7 +226,7 @@ impl Rdma {
                 addresses: Default::default(),
                 groups: Vec::new(),
                 looped: VecDeque::new(),
-                spare: Vec::new(),
+                spare: Spare::default(),
                 frame: Box::new([0; FRAME_MAX]),
                 session: 0,
             },
@@ -387,9 +386,7 @@ impl Rdma {
             if let Some(packet) = Incoming::parse(&frame, &headers) {
                 self.take(around, &packet, second, block);
             }
-            if self.desk.spare.len() < 64 {
-                self.desk.spare.push(frame);
-            }
+            self.desk.spare.give_back(frame);
             looped += 1;
         }
         done + looped

@@ -300,28 +300,33 @@ impl Core {
 
     /// What goes over the joint: frames of the other function's for this one's wire, packets from the other's wire.
     fn carry(&mut self, bus: &mut Bus<'_>) -> bool {
-        let Some(joint) = self.joint.clone() else { return false };
+        let Some(side) = self.joint.as_ref().map(|joint| joint.side) else { return false };
         let mut some = false;
-        match joint.side {
-            Side::Second => {
-                while self.port.is_ready()
-                    && let Some(frame) = joint.take_sent()
-                {
-                    self.port.send(&frame, Origin::Other);
-                    joint.give_back(frame);
-                    some = true;
-                }
-            }
-            Side::First => {
-                while let Some(frame) = joint.take_received() {
+        while let Some(frame) = self.next_carried(side) {
+            match side {
+                Side::First => {
                     let headers = Headers::parse(&frame, 0);
                     self.with_rdma(bus, |rdma, around| rdma.receive(around, &frame, &headers, true));
-                    joint.give_back(frame);
-                    some = true;
+                }
+                Side::Second => {
+                    self.port.send(&frame, Origin::Other);
                 }
             }
+            if let Some(joint) = &self.joint {
+                joint.give_back(frame);
+            }
+            some = true;
         }
         some
+    }
+
+    fn next_carried(&mut self, side: Side) -> Option<Vec<u8>> {
+        let joint = self.joint.as_ref()?;
+        match side {
+            Side::First => joint.take_received(),
+            Side::Second if self.port.is_ready() => joint.take_sent(),
+            Side::Second => None,
+        }
     }
 
     /// The buffers of a BlueFlame register take turns; a queue that uses one twice in a row fails.

@@ -16,6 +16,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pollux_mlx5_abi::caps::general::GeneralCaps;
 
+use crate::rdma::path::{Addresses, SECOND_PORT};
+use crate::spare::Spare;
+
 /// Frames that wait on either way at most.
 const WAITING_MAX: usize = 1024;
 
@@ -29,9 +32,6 @@ pub(crate) enum Side {
     Second,
 }
 
-/// An address: the GID, the MAC and the VLAN that its packets have.
-pub(crate) type Entry = ([u8; 16], [u8; 6], Option<u16>);
-
 /// What both functions have of each other.
 #[derive(Debug, Default)]
 struct Lane {
@@ -40,18 +40,24 @@ struct Lane {
     /// The number that software gave the first function; 0 for none.
     software_id: u32,
     /// Addresses of the second port.
-    addresses: Vec<Entry>,
+    addresses: Addresses,
     to_wire: VecDeque<Vec<u8>>,
     from_wire: VecDeque<Vec<u8>>,
-    spare: Vec<Vec<u8>>,
+    spare: Spare,
 }
 
 impl Lane {
-    fn copy(&mut self, frame: &[u8]) -> Vec<u8> {
-        let mut copy = self.spare.pop().unwrap_or_default();
-        copy.clear();
-        copy.extend_from_slice(frame);
-        copy
+    /// A frame for the first function. Where too many wait it is lost, as on a wire.
+    fn hand_over(&mut self, frame: &[u8]) {
+        if self.from_wire.len() < WAITING_MAX {
+            let copy = self.spare.copy(frame);
+            self.from_wire.push_back(copy);
+        }
+    }
+
+    fn lose_all(&mut self) {
+        self.to_wire.clear();
+        self.from_wire.clear();
     }
 }
 
@@ -90,7 +96,7 @@ impl Joint {
     pub(crate) fn tell(&self, caps: &mut [u8; GeneralCaps::BYTES]) {
         let (ports, own) = match self.side {
             Side::First => (2, 1),
-            Side::Second => (1, 2),
+            Side::Second => (1, SECOND_PORT),
         };
         GeneralCaps::VHCA_ID.set(caps, self.vhca_id());
         GeneralCaps::NUM_VHCA_PORTS.set(caps, ports);
@@ -118,8 +124,7 @@ impl Joint {
         let mut lane = self.lane();
         lane.is_affiliated = on;
         if !on {
-            lane.to_wire.clear();
-            lane.from_wire.clear();
+            lane.lose_all();
         }
     }
 
@@ -127,11 +132,10 @@ impl Joint {
     pub(crate) fn reset(&self) {
         let mut lane = self.lane();
         match self.side {
-            Side::First => (lane.software_id, lane.addresses) = (0, Vec::new()),
+            Side::First => (lane.software_id, lane.addresses) = (0, Addresses::default()),
             Side::Second => lane.is_affiliated = false,
         }
-        lane.to_wire.clear();
-        lane.from_wire.clear();
+        lane.lose_all();
     }
 
     /// The function is gone: nothing goes either way any more.
@@ -141,25 +145,33 @@ impl Joint {
     }
 
     /// Sets the addresses that RoCE is handed over for.
-    pub(crate) fn set_addresses(&self, addresses: Vec<Entry>) {
+    pub(crate) fn set_addresses(&self, addresses: Addresses) {
         self.lane().addresses = addresses;
     }
 
-    /// Whether a packet to this address is the first function's: as at its own port, the MAC is that of any of the addresses.
-    pub(crate) fn wants(&self, destination: &[u8; 16], mac: [u8; 6], vlan: Option<u16>) -> bool {
-        let lane = self.lane();
-        lane.is_affiliated
-            && lane.addresses.iter().any(|(gid, _, own)| gid == destination && *own == vlan)
-            && lane.addresses.iter().any(|(_, own, _)| *own == mac)
-    }
-
-    /// Hands a frame from the second port's wire to the first function. Where too many wait it is lost, as on a wire.
+    /// Hands a frame from the second port's wire to the first function.
     pub(crate) fn hand_over(&self, frame: &[u8]) {
         let mut lane = self.lane();
-        if lane.is_affiliated && lane.from_wire.len() < WAITING_MAX {
-            let copy = lane.copy(frame);
-            lane.from_wire.push_back(copy);
+        if lane.is_affiliated {
+            lane.hand_over(frame);
         }
+    }
+
+    /// The same, if the address is the first function's, and whether it is. As at its own port, the MAC is that of any of its addresses.
+    pub(crate) fn hand_over_to(
+        &self,
+        frame: &[u8],
+        destination: &[u8; 16],
+        mac: &[u8; 6],
+        vlan: Option<u16>,
+    ) -> bool {
+        let mut lane = self.lane();
+        let addresses = &lane.addresses;
+        let wanted = lane.is_affiliated && addresses.has(destination, vlan) && addresses.has_mac(mac);
+        if wanted {
+            lane.hand_over(frame);
+        }
+        wanted
     }
 
     /// The next frame that was handed over.
@@ -177,7 +189,7 @@ impl Joint {
         let mut lane = self.lane();
         let fits = lane.to_wire.len() < WAITING_MAX;
         if fits && lane.is_affiliated {
-            let copy = lane.copy(frame);
+            let copy = lane.spare.copy(frame);
             lane.to_wire.push_back(copy);
         }
         fits
@@ -190,10 +202,7 @@ impl Joint {
 
     /// A frame's room, for the next one.
     pub(crate) fn give_back(&self, frame: Vec<u8>) {
-        let mut lane = self.lane();
-        if lane.spare.len() < 64 {
-            lane.spare.push(frame);
-        }
+        self.lane().spare.give_back(frame);
     }
 
     /// Whether frames wait on either way.

@@ -7,11 +7,13 @@ use pollux_mlx5_abi::command::vport::{
     QueryVportStateOut, SetRoceAddressIn, address_list, admin, state,
 };
 use pollux_mlx5_abi::command::{opcode as op, status};
+use pollux_mlx5_abi::field::mac_value;
 
 use super::{Call, No, need, no};
 use crate::device::core::Core;
 use crate::device::joint::{BY_FUNCTION, FIRST_ID, Side};
 use crate::port::{ADDRESSES_MAX, HEADER_BYTES_MAX, PortCounters, Traffic, Way};
+use crate::rdma::path::SECOND_PORT;
 
 /// The default partition's key, with full membership. Source: InfiniBand Architecture Specification, volume 1, 10.9.1.2.
 const DEFAULT_PKEY: u32 = 0xffff;
@@ -19,10 +21,6 @@ const DEFAULT_PKEY: u32 = 0xffff;
 fn mac(value: u64) -> [u8; 6] {
     let [_, _, mac @ ..] = value.to_be_bytes();
     mac
-}
-
-fn mac_value(mac: [u8; 6]) -> u64 {
-    mac.iter().fold(0, |value, byte| value << 8 | u64::from(*byte))
 }
 
 impl Core {
@@ -64,7 +62,7 @@ impl Core {
                 let second = self.is_second_port(SetRoceAddressIn::VHCA_PORT_NUM.get(input))?;
                 need!(self.rdma.addresses(second).set(index as usize, block), IX_ERR, 16);
                 if second && let Some(joint) = &self.joint {
-                    joint.set_addresses(self.rdma.addresses(true).all());
+                    joint.set_addresses(self.rdma.addresses(true).clone());
                 }
             }
             op::QUERY_ROCE_ADDRESS => {
@@ -223,7 +221,7 @@ impl Core {
     pub(super) fn is_second_port(&self, number: u32) -> Result<bool, No> {
         match (number, &self.joint) {
             (0 | 1, _) => Ok(false),
-            (2, Some(joint)) if joint.side == Side::First => Ok(true),
+            (SECOND_PORT, Some(joint)) if joint.side == Side::First => Ok(true),
             _ => Err(no(status::BAD_PARAM_ERR, 15)),
         }
     }

@@ -12,6 +12,7 @@
 use std::collections::VecDeque;
 
 use super::{Origin, Port, Way};
+use crate::spare::Spare;
 
 /// Most frames that wait to be received; the sender waits while there are so many.
 const WAITING_MAX: usize = 256;
@@ -25,7 +26,7 @@ pub(crate) struct Loopback {
     pub(crate) multicast: bool,
     /// Frames, with the transport domain of their senders.
     waiting: VecDeque<(Vec<u8>, u32)>,
-    spare: Vec<Vec<u8>>,
+    spare: Spare,
     /// Frames that came back.
     pub(crate) counted: Way,
 }
@@ -36,7 +37,7 @@ impl Default for Loopback {
             unicast: true,
             multicast: true,
             waiting: VecDeque::new(),
-            spare: Vec::new(),
+            spare: Spare::default(),
             counted: Way::default(),
         }
     }
@@ -56,14 +57,11 @@ impl Loopback {
 
     /// Room that a frame needs no more.
     pub(crate) fn give_back(&mut self, room: Vec<u8>) {
-        self.spare.push(room);
+        self.spare.give_back(room);
     }
 
     fn push(&mut self, frame: &[u8], domain: u32) {
-        let mut copy = self.spare.pop().unwrap_or_default();
-        copy.clear();
-        copy.extend_from_slice(frame);
-        self.waiting.push_back((copy, domain));
+        self.waiting.push_back((self.spare.copy(frame), domain));
     }
 }
 

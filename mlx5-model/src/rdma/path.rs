@@ -35,8 +35,8 @@ pub(crate) fn is_group(gid: &[u8; 16]) -> bool {
     gid[0] == 0xff || ipv4(gid).is_some_and(|ip| ip[0] & 0xf0 == 0xe0)
 }
 
-/// The device's addresses.
-#[derive(Debug)]
+/// The addresses of a port.
+#[derive(Clone, Debug)]
 pub(crate) struct Addresses {
     blocks: Vec<[u8; 32]>,
     known: Vec<Option<Address>>,
@@ -90,14 +90,17 @@ impl Addresses {
         self.get(index).is_some_and(|address| address.gid == *gid)
     }
 
-    /// All, each with its GID, MAC and VLAN.
-    pub(crate) fn all(&self) -> Vec<([u8; 16], [u8; 6], Option<u16>)> {
-        self.list.iter().map(|address| (address.gid, address.mac, address.vlan)).collect()
-    }
-
     pub(crate) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
+}
+
+/// The number of a function's second port.
+pub(crate) const SECOND_PORT: u32 = 2;
+
+/// Whether a path begins at the function's second port.
+pub(super) fn is_at_second(block: &[u8; AddressPath::BYTES]) -> bool {
+    AddressPath::VHCA_PORT_NUM.get(block) == SECOND_PORT
 }
 
 /// The way to a peer.
@@ -140,7 +143,7 @@ impl Path {
             flow_label: A::FLOW_LABEL.get(block),
             source_port: A::UDP_SPORT.get(block) as u16,
             priority: A::ETH_PRIO.get(block) as u8,
-            second: A::VHCA_PORT_NUM.get(block) == 2,
+            second: is_at_second(block),
         }
     }
 

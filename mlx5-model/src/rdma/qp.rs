@@ -10,7 +10,7 @@ use super::Around;
 use super::dynamic::{Initiator, Target};
 use super::ece::Ece;
 use super::paging::Paging;
-use super::path::Path;
+use super::path::{self, Path};
 use super::requester::Requester;
 use super::responder::Responder;
 use super::state::{Service, State};
@@ -182,7 +182,7 @@ impl Qp {
                 let mine = Q::PRIMARY_ADDRESS_PATH.of_mut(ours);
                 AddressPath::PKEY_INDEX.set(mine, AddressPath::PKEY_INDEX.get(&path));
                 AddressPath::VHCA_PORT_NUM.set(mine, AddressPath::VHCA_PORT_NUM.get(&path));
-                self.path.second = AddressPath::VHCA_PORT_NUM.get(&path) == 2;
+                self.path.second = path::is_at_second(&path);
                 self.known_as = Q::DETH_SQPN.get(context);
                 self.reserved_key |= Q::RLKY.is_set(context);
                 self.counter_set = Q::COUNTER_SET_ID.get(context);
@@ -258,9 +258,10 @@ impl Qp {
             AddressPath::PKEY_INDEX.set(Q::PRIMARY_ADDRESS_PATH.of_mut(ours), index);
         }
         if on(optional::PRI_PORT) {
-            let port = AddressPath::VHCA_PORT_NUM.get(Q::PRIMARY_ADDRESS_PATH.of(context));
+            let path = Q::PRIMARY_ADDRESS_PATH.of(context);
+            let port = AddressPath::VHCA_PORT_NUM.get(path);
             AddressPath::VHCA_PORT_NUM.set(Q::PRIMARY_ADDRESS_PATH.of_mut(ours), port);
-            self.path.second = port == 2;
+            self.path.second = path::is_at_second(path);
         }
         if on(optional::ALT_ADDR_PATH) {
             Q::SECONDARY_ADDRESS_PATH.set(ours, Q::SECONDARY_ADDRESS_PATH.get(context));

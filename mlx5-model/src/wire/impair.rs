@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::{Sent, Wire, deliver};
 use crate::port::Traffic;
 use crate::random::Random;
+use crate::spare::Spare;
 use crate::time::Clock;
 
 /// Most frames that wait in one direction. While so many do, sending waits, and nothing is taken from the wire.
@@ -58,13 +59,12 @@ struct Lane {
     queue: VecDeque<Waiting>,
     /// The frame that the next one overtakes.
     overtaken: Option<Vec<u8>>,
-    /// Buffers to use again.
-    spare: Vec<Vec<u8>>,
+    spare: Spare,
 }
 
 impl Lane {
     fn new(seed: u64) -> Self {
-        Self { random: Random::new(seed), queue: VecDeque::new(), overtaken: None, spare: Vec::new() }
+        Self { random: Random::new(seed), queue: VecDeque::new(), overtaken: None, spare: Spare::default() }
     }
 
     fn is_full(&self) -> bool {
@@ -76,9 +76,7 @@ impl Lane {
         if self.random.chance(what.loss) {
             return;
         }
-        let mut bytes = self.spare.pop().unwrap_or_default();
-        bytes.clear();
-        bytes.extend_from_slice(frame);
+        let mut bytes = self.spare.copy(frame);
         if self.random.chance(what.corrupt) && !bytes.is_empty() {
             let bit = self.random.below(8 * bytes.len() as u64);
             bytes[(bit / 8) as usize] ^= 1 << (bit % 8);
@@ -100,10 +98,8 @@ impl Lane {
     }
 
     fn pop(&mut self) {
-        if let Some(waiting) = self.queue.pop_front()
-            && self.spare.len() < 64
-        {
-            self.spare.push(waiting.bytes);
+        if let Some(waiting) = self.queue.pop_front() {
+            self.spare.give_back(waiting.bytes);
         }
     }
 }

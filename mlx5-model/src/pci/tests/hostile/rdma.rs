@@ -7,6 +7,7 @@ use pollux_mlx5_abi::command::qp::context::{AddressPath, QpContext as Q, receive
 use pollux_mlx5_abi::command::qp::{CreateQpIn, TransitionIn};
 use pollux_mlx5_abi::command::srq::{CreateSrqIn, CreateXrcSrqIn, SrqContext, XrcSrqContext};
 use pollux_mlx5_abi::command::vport::{RoceAddress, SetRoceAddressIn, roce_l3, roce_version};
+use pollux_mlx5_abi::field::mac_value;
 use pollux_mlx5_abi::opcode::send;
 use pollux_mlx5_abi::wqe::{
     self, AddressVector, Data, EXTENDED_UD_AV, GRH_PRESENT, INLINE, MkeyContext as Bound, RemoteAddress,
@@ -62,7 +63,7 @@ impl Hostile {
         RoceAddress::SOURCE_L3_ADDRESS.set(block, GID);
         RoceAddress::ROCE_VERSION.set(block, roce_version::V2);
         RoceAddress::ROCE_L3_TYPE.set(block, roce_l3::IPV4);
-        let mac = rdma.mac.iter().fold(0, |value, byte| value << 8 | u64::from(*byte));
+        let mac = mac_value(rdma.mac);
         RoceAddress::SOURCE_MAC.set(block, mac);
         self.command(op::SET_ROCE_ADDRESS, &mut input, 16);
 
@@ -188,7 +189,7 @@ impl Hostile {
         step(op::INIT2RTR_QP, &|context| {
             let path = Q::PRIMARY_ADDRESS_PATH.of_mut(context);
             AddressPath::RGID_RIP.set(path, GID);
-            AddressPath::RMAC.set(path, rdma.mac.iter().fold(0, |value, byte| value << 8 | u64::from(*byte)));
+            AddressPath::RMAC.set(path, mac_value(rdma.mac));
             AddressPath::HOP_LIMIT.set(path, 64);
             Q::MTU.set(context, 1);
             Q::LOG_MSG_MAX.set(context, 30);
