@@ -30,13 +30,23 @@ fn interface(name: &str) -> End {
     }
 }
 
-/// The ends that a device takes, each with the key and value that name it; a function's name stands for both. `keys` are the driver's,
-/// none for hardware. What sysfs says stands below `root`.
-fn ends<'a>(device: &'a DeviceArg, keys: Option<Keys>, root: &Path) -> Vec<(&'a str, &'a str, End, Taken)> {
+/// What a device takes, and the key and value that name it.
+struct Claim<'a> {
+    key: &'a str,
+    value: &'a str,
+    end: End,
+    taken: Taken,
+    /// Other keys of the device may name the same, for one port; else each is a port of its own.
+    shared: bool,
+}
+
+/// What a device takes; of hardware, which has no `keys` of a driver's, no key names it. What sysfs says stands below `root`.
+fn claims<'a>(device: &'a DeviceArg, keys: Option<Keys>, root: &Path) -> Vec<Claim<'a>> {
     let Some(keys) = keys else {
         let found = pollux_uverbs::discovery::find(root, &device.name);
         let name = found.map_or_else(|_| device.name.clone(), |found| found.ibdev);
-        return vec![("", "", End::Function(name), Taken::BOTH)];
+        let end = End::Function(name);
+        return vec![Claim { key: "", value: "", end, taken: Taken::BOTH, shared: true }];
     };
     let one = |(key, value): &'a (String, String)| {
         let (key, value) = (key.as_str(), value.as_str());
@@ -49,7 +59,7 @@ fn ends<'a>(device: &'a DeviceArg, keys: Option<Keys>, root: &Path) -> Vec<(&'a 
             Kind::Tap => (End::Tap(value.to_owned()), Taken::BOTH),
             Kind::File { .. } => return None,
         };
-        Some((key, value, end, taken))
+        Some(Claim { key, value, end, taken, shared: !matches!(named.0, Kind::Wire) })
     };
     device.args.iter().filter_map(one).collect()
 }
@@ -69,14 +79,10 @@ fn check_below<'a>(
 ) -> Result<(), ConfigError> {
     let mut seen: Vec<(End, Taken, &str)> = Vec::new();
     for device in devices {
-        for (key, value, end, taken) in ends(device, keys(device), root) {
-            // Keys of one device may mean one thing together; wires are two ports.
-            let is_wire = keys(device).is_some_and(|keys| {
-                keys.iter().any(|(name, named)| *name == key && matches!(named.0, Kind::Wire))
-            });
+        for Claim { key, value, end, taken, shared } in claims(device, keys(device), root) {
             let clash = seen.iter().find(|(other, by, owner)| {
                 *other == end
-                    && (is_wire || *owner != device.name)
+                    && !(shared && *owner == device.name)
                     && (by.rx && taken.rx || by.tx && taken.tx)
             });
             if let Some((_, _, owner)) = clash {
