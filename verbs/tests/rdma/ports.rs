@@ -36,15 +36,16 @@ fn sent(side: &Side) -> [u64; 2] {
     PORTS.map(|port| device(side, port).port_counters().sent.unicast.packets)
 }
 
-struct End {
+struct End<'a> {
+    side: &'a Side,
     qp: Qp,
     cq: Cq,
     gid: [u8; 16],
 }
 
-impl End {
+impl<'a> End<'a> {
     /// In INIT, at a port.
-    fn new(side: &Side, port: u8, kind: QpKind) -> Self {
+    fn new(side: &'a Side, port: u8, kind: QpKind) -> Self {
         let cq = side.cq(64);
         let options = QpOptions::new(kind).depth(8, 8).inline(64);
         let mut qp = Qp::new(&side.pd, &cq, &cq, &options).expect("a queue pair");
@@ -53,19 +54,19 @@ impl End {
         } else {
             qp.init(port, all_rights()).expect("INIT");
         }
-        Self { qp, cq, gid: side.context.gid(port, 0).expect("a table").expect("an entry").gid }
+        Self { side, qp, cq, gid: side.context.gid(port, 0).expect("a table").expect("an entry").gid }
     }
 
     /// Connects it to an end at that port.
-    fn connect(&mut self, port: u8, to: &Self) {
+    fn connect(&mut self, port: u8, to: &End<'_>) {
         let path = Path { port, ..Path::new(to.gid, 0) };
         let connection = Connection { timeout: 1, retries: 1, ..Connection::new(path, to.qp.qpn()) };
         self.qp.connect(&connection).expect("RTS");
     }
 
-    fn receive(&mut self, side: &Side) {
+    fn receive(&mut self) {
         let mut receives = self.qp.receives().expect("its own");
-        receives.piece(1, side.buffers.take().expect("a buffer"));
+        receives.piece(1, self.side.buffers.take().expect("a buffer"));
         receives.ring().expect("posted");
     }
 
@@ -75,10 +76,37 @@ impl End {
         batch.ring().expect("posted");
     }
 
+    /// How many messages have come.
+    fn heard(&mut self) -> usize {
+        let mut heard = 0;
+        self.cq.poll(8, |wc| {
+            heard += 1;
+            while wc.take().is_some() {}
+        });
+        heard
+    }
+
     fn send_to(&mut self, ah: &Ah, qpn: u32) {
         let mut batch = self.qp.batch();
         batch.send(2).to(ah, qpn, QKEY).inline(b"by this port").signalled();
         batch.ring().expect("posted");
+    }
+}
+
+/// Connected ends at a port, one on each side.
+fn connected<'a>(sides: [&'a Side; 2], port: u8) -> [End<'a>; 2] {
+    let [mut one, mut other] = sides.map(|side| End::new(side, port, QpKind::Rc));
+    one.connect(port, &other);
+    other.connect(port, &one);
+    [one, other]
+}
+
+/// A message that arrives.
+fn exchange(rig: &Rig, [one, other]: &mut [End<'_>; 2]) {
+    other.receive();
+    one.send();
+    for end in [one, other] {
+        assert_eq!(rig.completions(&mut end.cq, 1)[0].status, WcStatus::SUCCESS);
     }
 }
 
@@ -130,7 +158,7 @@ fn messages_take_the_wire_of_their_port() {
                 near.connect(port, &far);
                 far.connect(port, &near);
             }
-            far.receive(&rig.far);
+            far.receive();
             let before = sent(&rig.near);
             if kind == QpKind::Ud {
                 let path = Path { port, ..Path::new(far.gid, 0) };
@@ -153,28 +181,20 @@ fn messages_take_the_wire_of_their_port() {
 #[test]
 fn both_ports_at_once_and_a_broken_one_beside_a_sound_one() {
     let rig = two_ports();
-    let mut ends = PORTS.map(|port| {
-        let mut near = End::new(&rig.near, port, QpKind::Rc);
-        let mut far = End::new(&rig.far, port, QpKind::Rc);
-        near.connect(port, &far);
-        far.connect(port, &near);
-        (near, far)
-    });
-    for (near, far) in &mut ends {
-        far.receive(&rig.far);
-        near.send();
-    }
-    for (near, far) in &mut ends {
-        assert_eq!(rig.completions(&mut near.cq, 1)[0].status, WcStatus::SUCCESS);
-        assert_eq!(rig.completions(&mut far.cq, 1)[0].status, WcStatus::SUCCESS);
+    let mut ends = PORTS.map(|port| connected([&rig.near, &rig.far], port));
+    let both = |ends: &mut [[End<'_>; 2]; 2]| {
+        for [near, far] in ends {
+            far.receive();
+            near.send();
+        }
+    };
+    both(&mut ends);
+    for end in ends.as_flattened_mut() {
+        assert_eq!(rig.completions(&mut end.cq, 1)[0].status, WcStatus::SUCCESS);
     }
     device(&rig.far, 2).set_link(false);
-    let [(near1, far1), (near2, far2)] = &mut ends;
-    for (near, far) in [(near1, far1), (near2, far2)] {
-        far.receive(&rig.far);
-        near.send();
-    }
-    let [(near1, _), (near2, _)] = &mut ends;
+    both(&mut ends);
+    let [[near1, _], [near2, _]] = &mut ends;
     assert_eq!(rig.completions(&mut near1.cq, 1)[0].status, WcStatus::SUCCESS);
     assert_eq!(rig.completions(&mut near2.cq, 1)[0].status, WcStatus::RETRY_EXC_ERR);
 }
@@ -183,7 +203,7 @@ fn both_ports_at_once_and_a_broken_one_beside_a_sound_one() {
 fn a_queue_pair_hears_its_own_port_alone() {
     let rig = two_ports();
     let mut far = End::new(&rig.far, 2, QpKind::Ud);
-    far.receive(&rig.far);
+    far.receive();
     let (at1, at2) = (far_gid(&rig, 1), far.gid);
     // To its number at the other port; then to its address, by the wire of the other port; then as it should be.
     for (port, gid, hears) in [(1, at1, false), (1, at2, false), (2, at1, false), (2, at2, true)] {
@@ -192,12 +212,7 @@ fn a_queue_pair_hears_its_own_port_alone() {
         near.send_to(&ah, far.qp.qpn());
         assert_eq!(rig.completions(&mut near.cq, 1)[0].status, WcStatus::SUCCESS);
         rig.turn();
-        let mut got = 0;
-        far.cq.poll(8, |wc| {
-            got += 1;
-            while wc.take().is_some() {}
-        });
-        assert_eq!(got == 1, hears, "from port {port} to {gid:?}");
+        assert_eq!(far.heard() == 1, hears, "from port {port} to {gid:?}");
     }
 }
 
@@ -211,7 +226,7 @@ fn a_group_is_heard_at_the_port_that_it_is_sent_to() {
     for from in PORTS {
         let mut members = PORTS.map(|port| End::new(&rig.far, port, QpKind::Ud));
         for member in &mut members {
-            member.receive(&rig.far);
+            member.receive();
             member.qp.attach_multicast(GROUP, 0).expect("a member");
         }
         let mut near = End::new(&rig.near, from, QpKind::Ud);
@@ -220,14 +235,7 @@ fn a_group_is_heard_at_the_port_that_it_is_sent_to() {
         near.send_to(&ah, 0xff_ffff);
         assert_eq!(rig.completions(&mut near.cq, 1)[0].status, WcStatus::SUCCESS);
         rig.turn();
-        let heard = members.each_mut().map(|member| {
-            let mut got = 0;
-            member.cq.poll(8, |wc| {
-                got += 1;
-                while wc.take().is_some() {}
-            });
-            got
-        });
+        let heard = members.each_mut().map(|member| member.heard());
         assert_eq!(heard, if from == 1 { [1, 0] } else { [0, 1] }, "from port {from}");
         for member in &members {
             member.qp.detach_multicast(GROUP, 0).expect("a member no more");
@@ -240,22 +248,16 @@ fn a_group_is_heard_at_the_port_that_it_is_sent_to() {
 fn a_port_hears_itself_and_not_the_other_one() {
     let rig = two_ports();
     for port in PORTS {
-        let mut one = End::new(&rig.near, port, QpKind::Rc);
-        let mut other = End::new(&rig.near, port, QpKind::Rc);
-        one.connect(port, &other);
-        other.connect(port, &one);
-        other.receive(&rig.near);
+        let mut ends = connected([&rig.near; 2], port);
         let before = sent(&rig.near);
-        one.send();
-        assert_eq!(rig.completions(&mut one.cq, 1)[0].status, WcStatus::SUCCESS);
-        assert_eq!(rig.completions(&mut other.cq, 1)[0].status, WcStatus::SUCCESS);
+        exchange(&rig, &mut ends);
         assert_eq!(sent(&rig.near), before);
     }
     let mut one = End::new(&rig.near, 1, QpKind::Rc);
     let mut other = End::new(&rig.near, 2, QpKind::Rc);
     one.connect(1, &other);
     other.connect(2, &one);
-    other.receive(&rig.near);
+    other.receive();
     one.send();
     assert_eq!(rig.completions(&mut one.cq, 1)[0].status, WcStatus::RETRY_EXC_ERR);
 }
@@ -307,13 +309,7 @@ fn a_second_function_that_is_gone_holds_nobody_up() {
         assert!(done.iter().all(|done| done.status == WcStatus::SUCCESS), "{done:?}");
     }
     rig.near.model.settle();
-    let mut near = End::new(&rig.near, 1, QpKind::Rc);
-    let mut far = End::new(&rig.far, 1, QpKind::Rc);
-    near.connect(1, &far);
-    far.connect(1, &near);
-    far.receive(&rig.far);
-    near.send();
-    assert_eq!(rig.completions(&mut near.cq, 1)[0].status, WcStatus::SUCCESS);
+    exchange(&rig, &mut connected([&rig.near, &rig.far], 1));
 }
 
 /// Peers in the port's subnet are asked for on the port's wire.
@@ -322,7 +318,7 @@ fn addresses_are_found_by_their_ports() {
     let rig = two_ports();
     let gid = rig.far.context.gid(2, 1).expect("a table").expect("an entry").gid;
     let mut far = End::new(&rig.far, 2, QpKind::Ud);
-    far.receive(&rig.far);
+    far.receive();
     let mut near = End::new(&rig.near, 2, QpKind::Ud);
     let path = Path { port: 2, ..Path::new(gid, 1) };
     let mut found = None;
