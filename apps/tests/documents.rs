@@ -390,7 +390,7 @@ fn the_guide_lists_all_its_pages_in_order() {
 
 #[test]
 fn the_loop_in_the_readme_is_the_one_of_skeleton() {
-    let source = read(&top().join("apps/src/bin/skeleton/forward.rs"));
+    let source = read(&top().join("skeleton/src/forward.rs"));
     let readme = read(&top().join("README.md"));
     let shown = readme.split("```rust\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a block");
     assert!(source.contains(shown), "{shown}");

@@ -8,7 +8,6 @@ use pollux_tests::program::{Running, with_default_signals};
 use serde_json::Value;
 
 const L2FWD: &str = env!("CARGO_BIN_EXE_l2fwd");
-const SKELETON: &str = env!("CARGO_BIN_EXE_skeleton");
 
 /// SIGINT, SIGTERM and SIGHUP, as Linux numbers them on every architecture.
 const INTERRUPT: i32 = 2;
@@ -163,15 +162,6 @@ fn two_run_side_by_side() {
     for output in both.iter().chain([&first.unwrap()]) {
         assert!(sum(&report(output), "tx_packets") > 0);
     }
-}
-
-#[test]
-fn skeleton_forwards_and_reports() {
-    let output = run(SKELETON, &["-l", "0", "--", "--duration", "0.2", "--json"]);
-    let report = report(&output);
-    assert_eq!(report["app"], "skeleton");
-    // It drops what a port does not take at once.
-    assert!(sum(&report, "tx_packets") > 1_000 && sum(&report, "tx_packets") <= sum(&report, "rx_packets"));
 }
 
 #[test]

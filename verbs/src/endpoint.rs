@@ -6,7 +6,7 @@
 //!                  ── ready ──────────────────────────────────────────────► <── ──
 //! ```
 //!
-//! For programs of which both ends are ours. Programs that meet those of rdma-core or perftest speak their text; see `apps`.
+//! For programs of which both ends are ours. Programs that meet those of rdma-core or perftest speak their text; see `rdma-apps`.
 
 use std::io::{self, Read, Write};
 use std::time::{Duration, Instant};

@@ -13,7 +13,7 @@
 //!   provider: mlx5 (a card, or its model) or rxe (RoCE in the kernel), chosen when the context is opened
 //! ```
 //!
-//! Called by `apps` and `bringup`; calls `mlx5-common` for what a card shares with Ethernet, `mlx5-abi` for its layouts, `uverbs` for the kernel, `mempool` for mbufs, `eal` for memory.
+//! Called by `rdma-apps` and `bringup`; calls `mlx5-common` for what a card shares with Ethernet, `mlx5-abi` for its layouts, `uverbs` for the kernel, `mempool` for mbufs, `eal` for memory.
 //!
 //! # From open to poll
 //! The program that everybody begins with: open, register, create, connect, post, poll. Here both ends are in one process, on

@@ -16,8 +16,8 @@ pub(crate) struct Args {
     tests: bool,
 }
 
-/// The l2fwd of an app's author: what is built again when its main file changed.
-const APP: &str = "apps/src/bin/l2fwd/main.rs";
+/// What an app's author changes.
+const APP: &str = "apps/src/bin/l2fwd.rs";
 
 /// A build, and the most that it may take: seconds, and over the commit beside it.
 struct Step {

@@ -9,8 +9,8 @@ use std::process::Command;
 
 use crate::run::{Outcome, cargo, output, root};
 
-/// What is taken of `apps/`, as it stands.
-const TAKEN: [&str; 2] = ["src/bin/skeleton/main.rs", "src/bin/skeleton/forward.rs"];
+/// What is taken of `skeleton/`, as it stands.
+const TAKEN: [&str; 2] = ["src/main.rs", "src/forward.rs"];
 
 /// Builds the program into `target` and runs it for half a second.
 pub(crate) fn outside(target: &Path) -> Outcome {
@@ -18,9 +18,9 @@ pub(crate) fn outside(target: &Path) -> Outcome {
     place.put("Cargo.toml", &manifest(&read("README.md")?)?)?;
     place.put("Cargo.lock", &read("Cargo.lock")?)?;
     for file in TAKEN {
-        place.put(file, &read(&format!("apps/{file}"))?)?;
+        place.put(file, &read(&format!("skeleton/{file}"))?)?;
     }
-    let mut run = place.cargo(target, &["run", "--release", "--bin", "skeleton", "--", "-l", "0"]);
+    let mut run = place.cargo(target, &["run", "--release", "--", "-l", "0"]);
     run.args(["--vdev", "net_null0", "--vdev", "net_null1", "--", "--duration", "0.5", "--json"]);
     let said = output(&mut run)?;
     let report: serde_json::Value = serde_json::from_str(said.lines().last().unwrap_or_default())

@@ -96,13 +96,9 @@ const MAY_DEPEND: &[(&str, &[&str])] = &[
             "wire",
         ],
     ),
-    (
-        "apps",
-        &[
-            "bringup", "cm", "config", "eal", "kit", "lookup", "mempool", "pollux", "port", "rsocket",
-            "wire", "verbs",
-        ],
-    ),
+    ("rdma-apps", &["bringup", "cm", "config", "eal", "kit", "port", "rsocket", "wire", "verbs"]),
+    ("skeleton", &["pollux"]),
+    ("apps", &["bringup", "config", "eal", "kit", "lookup", "mempool", "port", "wire"]),
     ("pktgen", &["bringup", "config", "eal", "frame-io", "kit", "mempool", "port", "ring", "wire"]),
     ("testpmd", &["bringup", "config", "eal", "fragment", "kit", "mempool", "port", "wire"]),
     (

@@ -11,7 +11,7 @@ use crate::run::{Outcome, TARGET, root};
 
 /// Those of `cargo test --workspace` that end much sooner so, by their packages' folders. What measures time is not among them.
 const WAITING: &[(&str, &str)] =
-    &[("apps", "rdma"), ("mlx5-run", "programs"), ("port-soft", "kernel"), ("tests", "traffic")];
+    &[("mlx5-run", "programs"), ("port-soft", "kernel"), ("rdma-apps", "rdma"), ("tests", "traffic")];
 /// Their threads.
 const THREADS: &str = "4";
 
@@ -64,10 +64,10 @@ mod tests {
     #[test]
     fn a_program_is_known_by_its_package_and_name() {
         for (folder, program, is_one) in [
-            ("apps", "target/debug/deps/rdma-0123", true),
+            ("rdma-apps", "target/debug/deps/rdma-0123", true),
             ("pmd-mlx", "target/debug/deps/rdma-0123", false),
-            ("apps", "deps/rdma_loss-0123", false),
-            ("apps", "rdma", false),
+            ("rdma-apps", "deps/rdma_loss-0123", false),
+            ("rdma-apps", "rdma", false),
         ] {
             assert_eq!(waits(&root().join(folder), Path::new(program)), is_one, "{folder} {program}");
         }

@@ -45,7 +45,6 @@ impl Stage {
 
         stage.script("bin/id", "echo 0");
         let apps = [
-            "l2fwd",
             "rc_pingpong",
             "uc_pingpong",
             "ud_pingpong",
@@ -63,11 +62,12 @@ impl Stage {
         let mut programs = vec![
             ("tests", "bin", "guest_init"),
             ("mlx5-model", "bin", "mlx5-device"),
+            ("apps", "bin", "l2fwd"),
             ("uverbs", "test", "uverbs"),
             ("verbs", "test", "kernel"),
             ("tests", "test", "guest"),
         ];
-        programs.extend(apps.map(|name| ("apps", "bin", name)));
+        programs.extend(apps.map(|name| ("rdma-apps", "bin", name)));
         let built = |(folder, kind, name): &(&str, &str, &str)| {
             let message = serde_json::json!({
                 "manifest_path": format!("/workspace/{folder}/Cargo.toml"),

@@ -28,7 +28,7 @@ pub(crate) struct Job {
     setup: &'static [&'static [&'static str]],
     /// Words with `=` in front of the program set its environment.
     commands: &'static [&'static [&'static str]],
-    /// Programs of `apps` that it starts, as the guest has them, and those of [`PACKAGES`].
+    /// Programs of `rdma-apps` that it starts, as the guest has them, and those of [`PACKAGES`].
     apps: &'static [&'static str],
     /// How long its commands may take.
     seconds: u64,
@@ -176,7 +176,7 @@ pub(crate) const DEVICE: &str = "mlx5-device";
 const RELEASE: &str = "-release";
 
 /// Programs whose package has their name.
-const PACKAGES: [&str; 1] = ["explain"];
+const PACKAGES: [(&str, &str); 2] = [("explain", "explain"), ("l2fwd", "apps")];
 
 /// Builds every program that the jobs name, as the tests of this machine are built: a build of their own would take longer than the guests
 /// do, unless they are to be measured. The guest has a C library, of a release that is not older than the one that they are linked with.
@@ -189,7 +189,8 @@ pub(crate) fn build(jobs: &[Job]) -> Outcome<Vec<Program>> {
     let (released, apps): (Vec<_>, Vec<_>) = apps.into_iter().partition(|inside| inside.ends_with(RELEASE));
     targets.extend(apps.into_iter().map(|inside| {
         let name = inside.trim_start_matches("/ours/");
-        let folder = if PACKAGES.contains(&name) { name } else { "apps" };
+        let folder =
+            PACKAGES.iter().find(|(program, _)| *program == name).map_or("rdma-apps", |(_, folder)| folder);
         Target { folder, kind: "bin", name, inside }
     }));
     let named = |inside: &str| {

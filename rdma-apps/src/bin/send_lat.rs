@@ -1,0 +1,24 @@
+//! send_lat: perftest's `ib_send_lat`. The steps are in `rdma-apps/src/perftest/session.rs`.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use pollux_bringup::program;
+use pollux_rdma_apps::perftest::options::Options;
+use pollux_rdma_apps::perftest::session;
+use pollux_rdma_apps::perftest::settings::{Kind, Test, Verb};
+
+/// send_lat: send/receive latency test. Start the server, then the client with the server's address. Interoperates with
+/// perftest's ib_send_lat.
+#[derive(Parser)]
+#[command(after_help = "The loop is one page: rdma-apps/src/perftest/latency.rs.")]
+struct SendLatency {
+    #[command(flatten)]
+    options: Options,
+}
+
+fn main() -> ExitCode {
+    program::main(|line, SendLatency { options }| {
+        session::run(Test { verb: Verb::Send, kind: Kind::Latency }, line, options)
+    })
+}
