@@ -15,7 +15,6 @@ use crate::core::{Core, Life};
 use crate::device::{CommandQueue, DmaMemory};
 use crate::dm::page::DevicePages;
 use crate::error::KernelError;
-
 use crate::event::queue::{ASYNC_EVENTS, EventQueue};
 use crate::firmware::Firmware;
 use crate::joined::{Joined, SECOND};
