@@ -1,15 +1,17 @@
 //! skeleton as a user runs it.
 
 use std::process::Command;
+use std::time::Duration;
 
-use serde_json::Value;
+use pollux_tests::program::Running;
 
 #[test]
 fn it_forwards_and_reports() {
-    let line = ["-l", "0", "--", "--duration", "0.2", "--json"];
-    let output = Command::new(env!("CARGO_BIN_EXE_skeleton")).args(line).output().unwrap();
-    assert!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&output.stderr));
-    let report: Value = serde_json::from_slice(&output.stdout).expect("one line, the report");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_skeleton"));
+    command.args(["-l", "0", "--", "--duration", "0.2", "--json"]);
+    let done = Running::start(command).finish(Duration::from_secs(10));
+    assert!(done.status.success(), "{:?}", done.stderr);
+    let report = done.report();
     assert_eq!(report["app"], "skeleton");
     let sum = |count: &str| -> u64 {
         report["ports"].as_array().unwrap().iter().map(|port| port[count].as_u64().unwrap()).sum()
