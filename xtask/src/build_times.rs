@@ -227,6 +227,11 @@ mod tests {
     }
 
     #[test]
+    fn what_is_touched_is_there() {
+        assert!(root().join(APP).is_file(), "{APP}");
+    }
+
+    #[test]
     fn ticks_of_children_stand_behind_the_name() {
         let stat = "7 (a b) c) S 1 7 7 0 -1 4194304 100 200 0 0 3 4 50 60 20 0 1 0 5 6 7";
         assert_eq!(children_ticks(stat), Some(110));
